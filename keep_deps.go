@@ -1,0 +1,25 @@
+package proxyard
+
+import (
+	_ "github.com/cenkalti/backoff/v5"
+	_ "github.com/digitalocean/go-libvirt"
+	_ "github.com/google/uuid"
+	_ "github.com/kdomanski/iso9660"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/stretchr/testify/assert"
+	_ "github.com/stretchr/testify/require"
+	_ "go.uber.org/goleak"
+	_ "go.uber.org/zap"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/crypto/bcrypt"
+	_ "golang.org/x/crypto/ssh"
+	_ "golang.org/x/crypto/ssh/knownhosts"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/sync/singleflight"
+	_ "golang.org/x/time/rate"
+	_ "libvirt.org/go/libvirtxml"
+	_ "sigs.k8s.io/controller-runtime"
+	_ "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	_ "sigs.k8s.io/yaml"
+)
