@@ -12,6 +12,8 @@ const (
 	ConditionBooted = "Booted"
 	// ConditionHealthy: requests through the proxy give the expected answer.
 	ConditionHealthy = "Healthy"
+	// ConditionPaused is there, and true, while the paused annotation stops every act on the object.
+	ConditionPaused = "Paused"
 	// ConditionReady: the proxy serves. For a Hypervisor: Proxies can be placed and kept there.
 	ConditionReady = "Ready"
 )
@@ -33,7 +35,7 @@ const (
 	ReasonPending = "Pending"
 	// ReasonPaused: the paused annotation is set.
 	ReasonPaused = "Paused"
-	// ReasonDeleting: the Proxy is being deleted.
+	// ReasonDeleting: the object is being deleted.
 	ReasonDeleting = "Deleting"
 
 	// ReasonUserDataInvalid: cloud-init would refuse or ignore the user-data; the message names the line.
@@ -68,6 +70,9 @@ const (
 	ReasonMachineStopped = "MachineStopped"
 	ReasonMachinePaused  = "MachinePaused"
 	ReasonMachineFailed  = "MachineFailed"
+	// ReasonMachineIncomplete: the machine is half made. ReasonMachineUnknown: its host gives no state of it.
+	ReasonMachineIncomplete = "MachineIncomplete"
+	ReasonMachineUnknown    = "MachineUnknown"
 	// ReasonHostUnreachable: the host does not answer, so nothing can be told.
 	ReasonHostUnreachable = "HostUnreachable"
 
@@ -86,13 +91,29 @@ const (
 
 	// ReasonProbeSucceeded: the last probes gave the expected answer.
 	ReasonProbeSucceeded = "ProbeSucceeded"
-	// ReasonProbeFailed: failureThreshold probes in a row failed.
-	ReasonProbeFailed = "ProbeFailed"
 	// ReasonProbing: no verdict yet.
 	ReasonProbing = "Probing"
-	// ReasonAuthRejected: the proxy rejects the credentials of spec.access.credentialsRef.
+	// The reasons of an unhealthy proxy say what failureThreshold probes in a row saw.
+	//
+	// ReasonProxyUnreachable: nothing speaks HTTP at the endpoint.
+	ReasonProxyUnreachable = "ProxyUnreachable"
+	// ReasonAuthRejected: the proxy rejects the credentials of spec.access.credentialsRef (407).
 	ReasonAuthRejected = "AuthRejected"
-	// ReasonProbeTargetUnavailable: the target does not answer without the proxy either, so nothing is known of the proxy.
+	// ReasonAclDenied: the proxy forbids the probe (403): allow health.url or the manager's address in its configuration.
+	ReasonAclDenied = "AclDenied"
+	// ReasonUpstreamUnreachable: the proxy answers and cannot reach or resolve the target.
+	ReasonUpstreamUnreachable = "UpstreamUnreachable"
+	// ReasonTimeout: the proxy took the request and gave no answer within health.timeout.
+	ReasonTimeout = "Timeout"
+	// ReasonWrongContent: the answer is not the expected one, as from a captive portal or a wrong health.url.
+	ReasonWrongContent = "WrongContent"
+	// The following say nothing about the proxy and leave the verdict as it was.
+	//
+	// ReasonTargetRefused: the target itself refuses (401, 403, 429, 5xx).
+	ReasonTargetRefused = "TargetRefused"
+	// ReasonTargetInvalid: health.url cannot be requested.
+	ReasonTargetInvalid = "TargetInvalid"
+	// ReasonProbeTargetUnavailable: the target does not answer without the proxy either.
 	ReasonProbeTargetUnavailable = "ProbeTargetUnavailable"
 
 	// ReasonReady: it serves.
@@ -106,6 +127,8 @@ const (
 const (
 	// ReasonConnecting: the first connection is under way.
 	ReasonConnecting = "Connecting"
+	// ReasonHostNotConnected: the host does not answer; Connected says why.
+	ReasonHostNotConnected = "HostNotConnected"
 	// ReasonConnected: the host answers.
 	ReasonConnected = "Connected"
 	// ReasonCredentialsInvalid: a key of the credentials Secret is missing or cannot be used.

@@ -46,7 +46,7 @@ const (
 	// TargetInvalid: the request cannot be made at all, for example for a malformed URL. It says nothing about the proxy.
 	TargetInvalid Class = "TargetInvalid"
 	// TargetUnavailable: the target does not answer without the proxy either, so nothing is known of the proxy.
-	TargetUnavailable Class = "TargetUnavailable"
+	TargetUnavailable Class = "ProbeTargetUnavailable"
 )
 
 // Neutral tells whether the class says nothing about the proxy.

@@ -84,17 +84,19 @@ func (p *Prober) Start(ctx context.Context) error {
 func (p *Prober) NeedLeaderElection() bool { return true }
 
 // Set starts to probe target under key, or goes on with changed parameters. Another Identity or Address forgets the verdict,
-// for it was about something else. It returns the state as it is now.
-func (p *Prober) Set(key string, target Target) State {
+// for it was about something else. The state of a target that is new to this prober is initial, by which a verdict outlives
+// the process. It returns the state as it is now.
+func (p *Prober) Set(key string, target Target, initial State) State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t, ok := p.tasks[key]
 	if ok && t.target == target {
 		return t.state
 	}
-	next := &task{target: target, state: State{Health: HealthUnknown}}
+	next := &task{target: target, state: initial}
 	if ok {
 		t.stop()
+		next.state = State{Health: HealthUnknown}
 		if t.target.Identity == target.Identity && t.target.Address == target.Address {
 			next.state = t.state
 		}
