@@ -9,6 +9,8 @@ package providertest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -52,11 +54,11 @@ type Harness struct {
 	Name string
 	// ClusterID of the providers under test, OtherClusterID of another installation on the same hosts.
 	ClusterID, OtherClusterID string
-	// Hosts are the names of hosts that New hands to the provider. Machines go to the first.
+	// Hosts are handed to each provider that is a HostSource; the others bring them along. Machines go to the first.
 	Hosts []providers.Host
 
-	// New starts a manager's provider: fresh, without memory of earlier ones, on hosts that remember everything. The suite
-	// hands it Hosts if it is a HostSource. New registers its end with t.Cleanup.
+	// New starts a manager's provider: fresh, without memory of earlier ones, on hosts that remember everything. New
+	// registers its end with t.Cleanup.
 	New func(t *testing.T, clusterID string) providers.Provider
 	// Machine is one that works on Hosts[0]; the suite sets Tag and Host. Its image must be one that is cheap to get.
 	Machine func(t *testing.T) providers.Machine
@@ -82,7 +84,7 @@ type Harness struct {
 	// Lacks holds the abilities that are missing, each with the reason.
 	Lacks map[Ability]string
 
-	// CaseTimeout bounds one case; 0 means one minute. CallTimeout is what "within seconds" means for one call; 0 means 20 s.
+	// CaseTimeout bounds one case, which makes up to nine machines one after another; 0 means one minute. CallTimeout is what "within seconds" means for one call; 0 means 20 s.
 	CaseTimeout, CallTimeout time.Duration
 	// Wait returns when it is worth looking again after InProgress or the like: woken has a value after an event. Nil means:
 	// at an event, else after 200 ms.
@@ -100,7 +102,12 @@ type testCase struct {
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	h = h.withDefaults()
-	has := h.abilities(t)
+	require.NotEmpty(t, h.Hosts, "Harness.Hosts")
+	require.NotNil(t, h.New, "Harness.New")
+	require.NotNil(t, h.Machine, "Harness.Machine")
+	require.NotEmpty(t, h.ClusterID, "Harness.ClusterID")
+	has, err := h.abilities(h.New(t, h.ClusterID))
+	require.NoError(t, err)
 	for _, c := range slices.Concat(createCases(), deleteCases(), crashCases(), foreignCases(), listCases(), hostCases(), cancelCases()) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, a := range c.needs {
@@ -128,14 +135,8 @@ func (h Harness) withDefaults() Harness {
 	return h
 }
 
-// abilities tells what is there, and fails a harness that leaves something out without saying so.
-func (h Harness) abilities(t *testing.T) map[Ability]bool {
-	t.Helper()
-	require.NotEmpty(t, h.Hosts, "Harness.Hosts")
-	require.NotNil(t, h.New, "Harness.New")
-	require.NotNil(t, h.Machine, "Harness.Machine")
-	require.NotEmpty(t, h.ClusterID, "Harness.ClusterID")
-	p := h.New(t, h.ClusterID)
+// abilities tells what is there, and refuses a harness that leaves something out without saying so.
+func (h Harness) abilities(p providers.Provider) (map[Ability]bool, error) {
 	_, hosts := p.(providers.HostSource)
 	_, events := p.(providers.EventSource)
 	has := map[Ability]bool{
@@ -150,8 +151,16 @@ func (h Harness) abilities(t *testing.T) map[Ability]bool {
 		AbilityHostSource:   hosts,
 		AbilityEventSource:  events,
 	}
+	var wrong []error
 	for a, there := range has {
-		require.NotEqualf(t, there, h.Lacks[a] != "", "ability %s: give it, or its absence with a reason in Harness.Lacks, and not both", a)
+		if there == (h.Lacks[a] != "") {
+			wrong = append(wrong, fmt.Errorf("ability %q: give it, or a reason in Harness.Lacks, and not both", a))
+		}
 	}
-	return has
+	for a := range h.Lacks {
+		if _, known := has[a]; !known {
+			wrong = append(wrong, fmt.Errorf("ability %q in Harness.Lacks is unknown", a))
+		}
+	}
+	return has, errors.Join(wrong...)
 }
