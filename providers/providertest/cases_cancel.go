@@ -28,7 +28,8 @@ func looks() []int64 { return []int64{1, 2, 3, 5, 8, 13, 21, 34} }
 // countdown is a ctx that is cancelled by being looked at for the n-th time. That cuts a call in its middle without a clock,
 // at the same place every time.
 type countdown struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
+
 	left   atomic.Int64
 	cancel context.CancelFunc
 }

@@ -15,7 +15,7 @@ import (
 // suite is what one case works with.
 type suite struct {
 	Harness
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // the time of one case
 }
 
 // cleanupTimeout bounds the removal of a case's machines, which comes after the case's own time.

@@ -12,7 +12,7 @@ import (
 // call is one call of the provider about one host.
 type call struct {
 	p    *Provider
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // a call is one method call, and ends with it
 	op   Op
 	host string
 	id   uuid.UUID
@@ -106,10 +106,8 @@ func (c *call) strike(hits []*Rule) error {
 // wait lets d pass, or answers that ctx ended first.
 func (c *call) wait(d time.Duration) error {
 	if d > 0 && c.ctx.Err() == nil {
-		t := c.p.world.clock.NewTimer(d)
-		defer t.Stop()
 		select {
-		case <-t.C():
+		case <-c.p.world.clock.After(d):
 		case <-c.ctx.Done():
 		}
 	}

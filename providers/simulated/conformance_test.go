@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/providertest"
@@ -29,7 +28,8 @@ func TestConformance(t *testing.T) {
 
 // harness puts every provider of the suite on one World with a fake clock: waiting is a step of the clock.
 func harness(t *testing.T, o simulated.Options) providertest.Harness {
-	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	t.Helper()
+	clock := newClock()
 	o.World = simulated.NewWorld(clock)
 	t.Cleanup(o.World.Close)
 	start := func(t *testing.T, clusterID string) *simulated.Provider {
@@ -76,6 +76,7 @@ func harness(t *testing.T, o simulated.Options) providertest.Harness {
 		BadImages: map[string]providers.Image{
 			"404": image("404", "1"), "wrong checksum": image("changed", "2"), "not an image": image("index.html", "3"),
 		},
-		Wait: func(context.Context, <-chan struct{}) { clock.Step(time.Second) },
+		CaseTimeout: 10 * time.Second,
+		Wait:        func(context.Context, <-chan struct{}) { clock.Step(time.Second) },
 	}
 }

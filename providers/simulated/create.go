@@ -153,6 +153,7 @@ func (c *call) start(h *hostState) error {
 		if h.full {
 			return &providers.Error{Kind: providers.Exhausted, Reason: "PoolFull", Host: h.name, Msg: "the storage pool is full"}
 		}
+	default: // off, or never started
 	}
 	c.p.world.start(h, m, c.p.opt.BootTime)
 	return nil

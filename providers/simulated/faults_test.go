@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/simulated"
@@ -50,7 +49,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestLatencyEndsWithTheContext(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	clock := newClock()
 	p := newProvider(t, simulated.Options{Clock: clock})
 	p.Faults().HostSlow("h1", time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -61,7 +60,7 @@ func TestLatencyEndsWithTheContext(t *testing.T) {
 }
 
 func TestLatencyPassesOnTheClock(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	clock := newClock()
 	p := newProvider(t, simulated.Options{Clock: clock})
 	p.Faults().HostSlow("h1", time.Hour)
 	done := make(chan error, 1)

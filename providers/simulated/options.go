@@ -3,8 +3,6 @@ package simulated
 import (
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/proxyard/proxyard/providers"
 )
 
@@ -28,7 +26,7 @@ type Options struct {
 	// World holds the hosts. Nil means: one of its own, which Close closes too.
 	World *World
 	// Clock of a World of its own; nil means real time. It is ignored when World is given.
-	Clock clock.WithDelayedExecution
+	Clock Clock
 	// BootTime passes from start to address, open port and finished cloud-init.
 	BootTime time.Duration
 	// ImageTime passes while a host downloads an image that it has not cached. Meanwhile Create answers InProgress.

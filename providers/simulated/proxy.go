@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (m *machine) listen() error {
 	m.proxy.close()
 	for i := range addressTries {
 		addr := netip.AddrPortFrom(loopback(m.id, m.moved+i), m.port)
-		l, err := net.Listen("tcp", addr.String())
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr.String())
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}

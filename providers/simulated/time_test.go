@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/simulated"
@@ -16,7 +15,7 @@ import (
 // The life of a machine on a host that takes its time: each wait is InProgress or visible, and ends with an event.
 func TestLifeTakesTime(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	clock := newClock()
 	p := newProvider(t, simulated.Options{Clock: clock, Port: 3931, ImageTime: time.Minute, BootTime: time.Minute, StopTime: time.Minute})
 	defer p.Close()
 	events := make(chan providers.Event, 64)
@@ -66,7 +65,7 @@ func TestLifeTakesTime(t *testing.T) {
 }
 
 func TestAStopDuringTheBootStaysAStop(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	clock := newClock()
 	p := newProvider(t, simulated.Options{Clock: clock, BootTime: time.Minute})
 	s, err := p.Create(t.Context(), machine("u1"))
 	require.NoError(t, err)
@@ -79,7 +78,7 @@ func TestAStopDuringTheBootStaysAStop(t *testing.T) {
 }
 
 func TestACrashedManagersDownloadIsForgotten(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	clock := newClock()
 	w := simulated.NewWorld(clock)
 	defer w.Close()
 	o := simulated.Options{World: w, ImageTime: time.Minute, Port: 3932}

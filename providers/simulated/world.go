@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/utils/clock"
 
 	"github.com/proxyard/proxyard/providers"
 )
@@ -14,7 +13,7 @@ import (
 // World holds hosts and what is on them. Several providers may share one: managers before and after a crash, or of two
 // installations.
 type World struct {
-	clock clock.WithDelayedExecution
+	clock Clock
 
 	mu       sync.Mutex
 	hosts    map[string]*hostState
@@ -48,13 +47,13 @@ type task struct {
 	at    time.Time
 	owner *Provider
 	run   func()
-	timer clock.Timer
+	done  chan struct{} // closed when it need not be awaited any more
 }
 
 // NewWorld makes an empty one; a nil clock means real time. Close it.
-func NewWorld(c clock.WithDelayedExecution) *World {
+func NewWorld(c Clock) *World {
 	if c == nil {
-		c = clock.RealClock{}
+		c = realTime{}
 	}
 	return &World{clock: c, hosts: map[string]*hostState{}, images: map[string]*imageSource{}, inFlight: map[machineKey]bool{}}
 }
@@ -64,7 +63,7 @@ func (w *World) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.tasks {
-		t.timer.Stop()
+		close(t.done)
 	}
 	w.tasks, w.subs, w.closed = nil, nil, true
 	for _, h := range w.hosts {
@@ -101,7 +100,7 @@ func (w *World) settle() {
 		}
 		t := w.tasks[0]
 		w.tasks = w.tasks[1:]
-		t.timer.Stop()
+		close(t.done)
 		t.run()
 	}
 }
@@ -112,11 +111,16 @@ func (w *World) after(d time.Duration, owner *Provider, run func()) {
 		run()
 		return
 	}
-	t := &task{at: w.clock.Now().Add(d), owner: owner, run: run}
-	// The timer settles in a goroutine of its own: a fake clock calls it under its lock, where asking it for the time would
-	// never return.
-	t.timer = w.clock.AfterFunc(d, func() { go func() { _ = w.do(func() error { return nil }) }() })
+	t := &task{at: w.clock.Now().Add(d), owner: owner, run: run, done: make(chan struct{})}
 	w.tasks = append(w.tasks, t)
+	due := w.clock.After(d)
+	go func() {
+		select {
+		case <-due:
+			_ = w.do(func() error { return nil })
+		case <-t.done:
+		}
+	}()
 }
 
 // end makes p refuse calls with err and drops its background work and subscriptions.
@@ -128,7 +132,7 @@ func (w *World) end(p *Provider, err error) {
 	}
 	w.tasks = slices.DeleteFunc(w.tasks, func(t *task) bool {
 		if t.owner == p {
-			t.timer.Stop()
+			close(t.done)
 		}
 		return t.owner == p
 	})
