@@ -101,10 +101,6 @@ func setUp(mgr ctrl.Manager, o options, hosts providers.HostSource, registry pro
 	return nil
 }
 
-// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=proxyard-system,resources=leases,verbs=get;create;update;patch
-// +kubebuilder:rbac:groups="";events.k8s.io,namespace=proxyard-system,resources=events,verbs=create;patch
-
 func managerOptions(o options, logger logr.Logger) ctrl.Options {
 	return ctrl.Options{
 		Scheme:                  newScheme(),

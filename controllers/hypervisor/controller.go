@@ -59,9 +59,8 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, moves: hints.NewBox[string]()}
 }
 
-// +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors/finalizers,verbs=update
+// +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors/status,verbs=patch
 // +kubebuilder:rbac:groups=proxyard.dev,resources=proxies,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -84,9 +84,8 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// +kubebuilder:rbac:groups=proxyard.dev,resources=proxies,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=proxyard.dev,resources=proxies/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=proxyard.dev,resources=proxies/finalizers,verbs=update
+// +kubebuilder:rbac:groups=proxyard.dev,resources=proxies,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=proxyard.dev,resources=proxies/status,verbs=patch
 // +kubebuilder:rbac:groups=proxyard.dev,resources=hypervisors,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
