@@ -18,7 +18,8 @@ func TestProviderIDRoundTrip(t *testing.T) {
 			id := providers.NewProviderID("kvm", part[0], part[1])
 			host, machine, err := id.Split("kvm")
 			require.NoError(t, err)
-			assert.Equal(t, part, [2]string{host, machine})
+			assert.Equal(t, part[0], host)
+			assert.Equal(t, part[1], machine)
 		})
 	}
 }

@@ -22,13 +22,11 @@ func hostCases() []testCase {
 	}
 }
 
-func (c *checked) hosts() providers.HostSource { return c.Provider.(providers.HostSource) }
-
 func setHostTwice(t *testing.T, s *suite) {
 	p, m := s.provider(t, s.ClusterID), s.machine(t)
 	id := p.create(m).ID
-	require.NoError(t, p.hosts().SetHost(s.ctx, s.Hosts[0]))
-	st, err := p.hosts().HostStatus(s.ctx, m.Host)
+	require.NoError(t, p.hosts.SetHost(s.ctx, s.Hosts[0]))
+	st, err := p.hosts.HostStatus(s.ctx, m.Host)
 	require.NoError(t, err)
 	require.NoError(t, st.Connected, "the connection is not given up for nothing")
 	_, err = p.Get(s.ctx, id)
@@ -38,15 +36,15 @@ func setHostTwice(t *testing.T, s *suite) {
 func removedHost(t *testing.T, s *suite) {
 	p, m := s.provider(t, s.ClusterID), s.machine(t)
 	id := p.create(m).ID
-	require.NoError(t, p.hosts().RemoveHost(s.ctx, m.Host))
-	require.NoError(t, p.hosts().RemoveHost(s.ctx, m.Host), "it is forgotten already")
+	require.NoError(t, p.hosts.RemoveHost(s.ctx, m.Host))
+	require.NoError(t, p.hosts.RemoveHost(s.ctx, m.Host), "it is forgotten already")
 	_, err := p.Get(s.ctx, id)
 	require.ErrorIs(t, err, providers.Unreachable, "Get: nobody looked")
 	require.ErrorIs(t, p.Delete(s.ctx, id), providers.Unreachable, "Delete: nobody looked")
-	_, err = p.hosts().HostStatus(s.ctx, m.Host)
+	_, err = p.hosts.HostStatus(s.ctx, m.Host)
 	require.ErrorIs(t, err, providers.NotFound, "HostStatus")
 
-	require.NoError(t, p.hosts().SetHost(s.ctx, s.Hosts[0]))
+	require.NoError(t, p.hosts.SetHost(s.ctx, s.Hosts[0]))
 	s.connected(t, p, m.Host)
 	p.exactlyOne(m, id)
 }
@@ -57,7 +55,7 @@ func neverSetHost(t *testing.T, s *suite) {
 	_, err := p.Get(s.ctx, id)
 	require.ErrorIs(t, err, providers.Unreachable)
 	require.ErrorIs(t, p.Delete(s.ctx, id), providers.Unreachable)
-	_, err = p.hosts().HostStatus(s.ctx, "providertest-no-such-host")
+	_, err = p.hosts.HostStatus(s.ctx, "providertest-no-such-host")
 	require.ErrorIs(t, err, providers.NotFound)
 }
 
@@ -71,7 +69,7 @@ func invalidHost(t *testing.T, s *suite) {
 		h := s.Hosts[0]
 		h.Name = "providertest-invalid"
 		spoil(&h)
-		require.ErrorIs(t, p.hosts().SetHost(s.ctx, h), providers.Invalid, name)
+		require.ErrorIs(t, p.hosts.SetHost(s.ctx, h), providers.Invalid, name)
 	}
 	require.Empty(t, p.list(providers.Tag{ClusterID: s.ClusterID, UID: "x"}), "a host that was refused is none")
 }
@@ -80,12 +78,12 @@ func hostStatus(t *testing.T, s *suite) {
 	p, m := s.provider(t, s.ClusterID), s.machine(t)
 	id := p.create(m).ID
 	p.until(s.ctx, "the machine is counted", func() (bool, any) {
-		st, err := p.hosts().HostStatus(s.ctx, m.Host)
+		st, err := p.hosts.HostStatus(s.ctx, m.Host)
 		require.NoError(t, err)
 		require.NoError(t, st.Connected)
 		return st.Machines > 0 && st.Capacity.CPUs > 0 && st.Capacity.MemoryBytes > 0 && st.Capacity.StorageBytes > 0, st
 	})
-	st, err := p.hosts().HostStatus(s.ctx, m.Host)
+	st, err := p.hosts.HostStatus(s.ctx, m.Host)
 	require.NoError(t, err)
 	assert.NoError(t, st.Storage)
 	assert.NoError(t, st.Network)
@@ -98,7 +96,7 @@ func hostStatus(t *testing.T, s *suite) {
 func eventAfterCreate(t *testing.T, s *suite) {
 	p, m := s.provider(t, s.ClusterID), s.machine(t)
 	events := make(chan providers.Event, 256)
-	cancel := p.Provider.(providers.EventSource).Subscribe(func(e providers.Event) {
+	cancel := p.events.Subscribe(func(e providers.Event) {
 		select {
 		case events <- e:
 		default:
@@ -123,7 +121,7 @@ func eventAfterCreate(t *testing.T, s *suite) {
 func subscriptionEnds(t *testing.T, s *suite) {
 	p, m := s.provider(t, s.ClusterID), s.machine(t)
 	heard := make(chan providers.Event, 1)
-	p.Provider.(providers.EventSource).Subscribe(func(e providers.Event) {
+	p.events.Subscribe(func(e providers.Event) {
 		select {
 		case heard <- e:
 		default:

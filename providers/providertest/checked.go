@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +19,9 @@ type checked struct {
 	t     *testing.T
 	s     *suite
 	woken chan struct{}
+	// hosts and events are the provider where it has these abilities, else nil.
+	hosts  providers.HostSource
+	events providers.EventSource
 }
 
 // What each method may answer.
@@ -105,7 +107,7 @@ func (c *checked) kind(method string, err error, allowed []providers.Kind) {
 		return
 	}
 	var e *providers.Error
-	require.True(c.t, errors.As(err, &e), "%s: %v (%T) holds no *providers.Error", method, err, err)
+	require.ErrorAs(c.t, err, &e, "%s: %T holds no *providers.Error", method, err)
 	require.True(c.t, slices.Contains(allowed, e.Kind), "%s must not answer %q: %v", method, e.Kind, err)
 	assert.True(c.t, e.Msg != "" || e.Err != nil, "%s: an error of kind %q without words", method, e.Kind)
 }

@@ -43,17 +43,19 @@ func (s *suite) provider(t *testing.T, clusterID string) *checked {
 func (s *suite) adopt(t *testing.T, p providers.Provider) *checked {
 	t.Helper()
 	c := &checked{t: t, s: s, Provider: p, woken: make(chan struct{}, 1)}
-	if e, ok := p.(providers.EventSource); ok {
-		t.Cleanup(e.Subscribe(func(providers.Event) {
+	c.hosts, _ = p.(providers.HostSource)
+	c.events, _ = p.(providers.EventSource)
+	if c.events != nil {
+		t.Cleanup(c.events.Subscribe(func(providers.Event) {
 			select {
 			case c.woken <- struct{}{}:
 			default:
 			}
 		}))
 	}
-	if hs, ok := p.(providers.HostSource); ok {
+	if c.hosts != nil {
 		for _, h := range s.Hosts {
-			require.NoError(t, hs.SetHost(s.ctx, h), "SetHost %q", h.Name)
+			require.NoError(t, c.hosts.SetHost(s.ctx, h), "SetHost %q", h.Name)
 		}
 		for _, h := range s.Hosts {
 			s.connected(t, c, h.Name)
@@ -65,12 +67,11 @@ func (s *suite) adopt(t *testing.T, p providers.Provider) *checked {
 // connected waits until the host answers.
 func (s *suite) connected(t *testing.T, c *checked, host string) {
 	t.Helper()
-	hs, ok := c.Provider.(providers.HostSource)
-	if !ok {
+	if c.hosts == nil {
 		return
 	}
 	c.until(s.ctx, "host "+host+" answers", func() (bool, any) {
-		st, err := hs.HostStatus(s.ctx, host)
+		st, err := c.hosts.HostStatus(s.ctx, host)
 		require.NoError(t, err, "HostStatus of a host that was set")
 		return st.Connected == nil && !st.LastSeen.IsZero(), st.Connected
 	})

@@ -33,6 +33,7 @@ func harness(t *testing.T, o simulated.Options) providertest.Harness {
 	o.World = simulated.NewWorld(clock)
 	t.Cleanup(o.World.Close)
 	start := func(t *testing.T, clusterID string) *simulated.Provider {
+		t.Helper()
 		o := o
 		o.ClusterID = clusterID
 		p := simulated.New(o)
@@ -49,19 +50,21 @@ func harness(t *testing.T, o simulated.Options) providertest.Harness {
 	return providertest.Harness{
 		Name: "simulated", ClusterID: "c1", OtherClusterID: "c2",
 		Hosts:   []providers.Host{{Name: "h1", URI: "sim://h1"}, {Name: "h2", URI: "sim://h2"}},
-		New:     func(t *testing.T, clusterID string) providers.Provider { return start(t, clusterID) },
+		New:     func(t *testing.T, clusterID string) providers.Provider { t.Helper(); return start(t, clusterID) },
 		Machine: func(*testing.T) providers.Machine { return machine("") },
 		PlantForeign: func(t *testing.T, m providers.Machine, as providertest.Foreign) func(t *testing.T) {
+			t.Helper()
 			identity := simulated.SameName
 			if as == providertest.SameIdentity {
 				identity = simulated.SameUUID
 			}
 			look := behind.PlantForeign(m, identity)
 			before := look()
-			return func(t *testing.T) { require.Equal(t, before, look()) }
+			return func(t *testing.T) { t.Helper(); require.Equal(t, before, look()) }
 		},
 		CrashSteps: len(simulated.CreateSteps()),
 		CrashAfter: func(t *testing.T, k int) (providers.Provider, func() bool) {
+			t.Helper()
 			p, crashed := start(t, "c1"), false
 			p.Faults().Inject(simulated.Rule{
 				Op: simulated.OpCreate, Step: simulated.CreateSteps()[k-1], When: simulated.After, Crash: true, Do: func() { crashed = true },
@@ -71,6 +74,7 @@ func harness(t *testing.T, o simulated.Options) providertest.Harness {
 		SetHostDown: func(_ *testing.T, host string, down bool) { behind.HostDown(host, down) },
 		Leftovers:   func(_ *testing.T, m providers.Machine) []string { return behind.Leftovers(m) },
 		StopInside: func(t *testing.T, _ providers.Machine, id providers.ProviderID) {
+			t.Helper()
 			require.NoError(t, behind.Stop(id))
 		},
 		BadImages: map[string]providers.Image{

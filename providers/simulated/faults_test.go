@@ -83,21 +83,31 @@ func TestHostFaults(t *testing.T) {
 		create error
 		status func(s providers.HostStatus) error
 	}{
-		"down": {"does not answer", func(f *simulated.Faults, on bool) { f.HostDown("h1", on) }, providers.Unreachable,
-			func(s providers.HostStatus) error { return s.Connected }},
-		"denied": {"refuses the credentials", func(f *simulated.Faults, on bool) { f.HostDenied("h1", on) }, providers.Denied,
-			func(s providers.HostStatus) error { return s.Connected }},
-		"no pool": {"storage is checked when a disk is made", func(f *simulated.Faults, on bool) { f.HostStorage("h1", when(on, noPool)) }, noPool,
-			func(s providers.HostStatus) error { return s.Storage }},
-		"no network": {"D11", func(f *simulated.Faults, on bool) { f.HostNetwork("h1", when(on, noNetwork)) }, noNetwork,
-			func(s providers.HostStatus) error { return s.Network }},
-		"full": {"D8: no new placement there", func(f *simulated.Faults, on bool) { f.HostFull("h1", on) }, providers.Exhausted,
+		"down": {
+			"does not answer", func(f *simulated.Faults, on bool) { f.HostDown("h1", on) }, providers.Unreachable,
+			func(s providers.HostStatus) error { return s.Connected },
+		},
+		"denied": {
+			"refuses the credentials", func(f *simulated.Faults, on bool) { f.HostDenied("h1", on) }, providers.Denied,
+			func(s providers.HostStatus) error { return s.Connected },
+		},
+		"no pool": {
+			"storage is checked when a disk is made", func(f *simulated.Faults, on bool) { f.HostStorage("h1", when(on, noPool)) }, noPool,
+			func(s providers.HostStatus) error { return s.Storage },
+		},
+		"no network": {
+			"D11", func(f *simulated.Faults, on bool) { f.HostNetwork("h1", when(on, noNetwork)) }, noNetwork,
+			func(s providers.HostStatus) error { return s.Network },
+		},
+		"full": {
+			"D8: no new placement there", func(f *simulated.Faults, on bool) { f.HostFull("h1", on) }, providers.Exhausted,
 			func(s providers.HostStatus) error {
 				if s.Capacity.StorageFreeBytes == 0 {
 					return providers.Exhausted
 				}
 				return nil
-			}},
+			},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -85,9 +85,9 @@ func (m *machine) listen() error {
 	return fmt.Errorf("no free loopback address for port %d", m.port)
 }
 
-// loopback derives the n-th candidate: 127.x.y.z, never 127.0.0.0/16 where other programs live.
+// loopback derives the n-th candidate, a multiple of a large prime away from the first: 127.x.y.z, never 127.0.0.0/16 where other programs live.
 func loopback(id uuid.UUID, n int) netip.Addr {
-	h := binary.BigEndian.Uint32(id[12:]) + uint32(n)*2654435761 //nolint:gosec // n is small, and a hash may wrap
+	h := binary.BigEndian.Uint32(id[12:]) + uint32(n)*2654435761
 	return netip.AddrFrom4([4]byte{127, byte(h>>16)%254 + 1, byte(h >> 8), byte(h)%254 + 1})
 }
 
