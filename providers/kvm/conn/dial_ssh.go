@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -126,6 +127,10 @@ func (d *sshDialer) login(via net.Conn, to hop) (*ssh.Client, error) {
 	if err == nil {
 		return ssh.NewClient(conn, channels, requests), nil
 	}
+	var own *providers.Error
+	if errors.As(err, &own) { // of the host key check, in words of the handshake
+		return nil, own
+	}
 	// x/crypto has no type for a refused key.
 	if strings.Contains(err.Error(), "unable to authenticate") {
 		return nil, &providers.Error{Kind: providers.Denied, Reason: ReasonAuthenticationFailed, Err: err,
@@ -162,8 +167,55 @@ func (d *sshDialer) openSocket(client *ssh.Client) (net.Conn, error) {
 			break
 		}
 	}
-	return nil, dialError("open "+strings.Join(d.paths, " or ")+" on the host", err)
+	e := dialError("open "+strings.Join(d.paths, " or ")+" on the host", err)
+	var refused *providers.Error
+	if errors.As(e, &refused) && refused.Reason == ReasonSocketMissing {
+		d.explain(client, refused)
+	}
+	return nil, e
 }
+
+// explain tells a missing socket from forbidden forwarding, for which OpenSSH (seen: 9.2) has one answer. It asks the host's
+// kernel whether something is bound to such a socket; where no command may run, the error names both.
+func (d *sshDialer) explain(client *ssh.Client, e *providers.Error) {
+	const allow = "AllowStreamLocalForwarding yes in sshd_config"
+	missing := strings.Join(d.paths, " or ") + " cannot be opened on the host: "
+	switch listening, known := d.somebodyListens(client); {
+	case !known:
+		e.Msg = missing + "either nothing listens there (say where the socket is with ?socket=/path), or sshd forbids it (set " + allow + ")"
+	case listening:
+		e.Kind, e.Reason, e.Msg = providers.Denied, ReasonStreamForwardingForbidden, missing+"libvirt listens there, but sshd forbids it; set "+allow
+	default:
+		e.Msg = missing + "nothing seems to listen there; start libvirt, or say where its socket is with ?socket=/path (if it does listen: set " + allow + ")"
+	}
+}
+
+func (d *sshDialer) somebodyListens(client *ssh.Client) (listening, known bool) {
+	command := "grep -qs"
+	for _, path := range d.paths {
+		if strings.Trim(path, safeInShell) != "" {
+			return false, false
+		}
+		// The kernel knows the path that was bound, which may begin with /run where ours begins with /var/run.
+		dir, file := filepath.Split(path)
+		command += " -e '/" + filepath.Join(filepath.Base(dir), file) + "$'"
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		return false, false
+	}
+	defer func() { _ = session.Close() }()
+	var exit *ssh.ExitError
+	switch err = session.Run(command + " /proc/net/unix"); {
+	case err == nil:
+		return true, true
+	case errors.As(err, &exit) && exit.ExitStatus() == 1:
+		return false, true
+	}
+	return false, false
+}
+
+const safeInShell = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
 // sshConn is a channel together with everything it stands on.
 type sshConn struct {

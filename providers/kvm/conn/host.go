@@ -148,7 +148,7 @@ func (h *Host) current() (*link, error) {
 		return nil, h.state.Err
 	}
 	if cause := h.main.guard.cause(); cause != nil {
-		return nil, classify(h.cfg.Name, "", lost(h.main, libvirt.ErrInterrupted))
+		return nil, classify(h.cfg.Name, "", lost(context.Background(), h.main, libvirt.ErrInterrupted))
 	}
 	return h.main, nil
 }
@@ -226,7 +226,7 @@ func (h *Host) disconnected(err error) *link {
 		before = ""
 	}
 	h.state.Err = err
-	if reason := providers.OutcomeOf(err).Reason; reason != before {
+	if reason := providers.OutcomeOf(err).Reason; reason != before && !h.closed {
 		h.cfg.Log.Warn("not connected", "reason", reason, "error", err)
 	}
 	h.cfg.Metrics.disconnected(h.cfg.Name)

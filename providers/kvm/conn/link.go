@@ -97,7 +97,7 @@ func within[T any](ctx context.Context, l *link, limit time.Duration, release fu
 	var none T
 	select {
 	case o := <-done:
-		return o.value, lost(l, o.err)
+		return o.value, lost(ctx, l, o.err)
 	case <-ctx.Done():
 		if !errors.Is(context.Cause(ctx), context.Canceled) {
 			l.guard.fail(errExpired)
@@ -110,9 +110,9 @@ func within[T any](ctx context.Context, l *link, limit time.Duration, release fu
 	defer grace.Stop()
 	select {
 	case o := <-done:
-		return o.value, lost(l, o.err)
+		return o.value, lost(ctx, l, o.err)
 	case <-grace.C:
-		return none, l.guard.cause()
+		return none, lost(ctx, l, libvirt.ErrInterrupted)
 	}
 }
 
@@ -128,7 +128,7 @@ func (l *link) attempt(limit time.Duration, release func(), fn func()) {
 		defer release()
 	}
 	if limit > 0 {
-		late := time.AfterFunc(limit, func() { l.guard.fail(errExpired) })
+		late := time.AfterFunc(limit+closeGrace, func() { l.guard.fail(errExpired) })
 		defer late.Stop()
 	}
 	defer func() {
@@ -142,14 +142,18 @@ func (l *link) attempt(limit time.Duration, release func(), fn func()) {
 // closeGrace is how long a call may take to notice that its socket is closed.
 const closeGrace = 50 * time.Millisecond
 
-// lost puts the reason why the link ended in the place of go-libvirt's words for it.
-func lost(l *link, err error) error {
+// lost adds the reason why the link ended to go-libvirt's words for it. Of calls that expire together, each has its own end
+// of ctx for a reason.
+func lost(ctx context.Context, l *link, err error) error {
 	cause := l.guard.cause()
 	if err == nil || cause == nil {
 		return err
 	}
 	if _, answered := Code(err); answered {
 		return err
+	}
+	if own := context.Cause(ctx); own != nil {
+		return own
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }

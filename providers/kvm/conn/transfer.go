@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,13 @@ import (
 	"github.com/proxyard/proxyard/providers"
 )
 
+// SizeUnknown is the size of an upload that ends where its reader does. The volume grows with it; the caller counts.
+const SizeUnknown = -1
+
 // Upload sends exactly size bytes of r into vol, over a connection of its own. A nil error means that the daemon took all of
 // them; the caller still reads the volume back, since libvirt answers so even when the volume was deleted meanwhile.
+//
+// With SizeUnknown the end of r is the end of the upload.
 //
 // It takes as long as it takes, but ends with ctx and when less than 64 KiB moved within Limits.Progress, whether r or the
 // host is the slow one. After an error the content of vol is undefined. r must return when ctx ends: Upload does not wait for
@@ -23,16 +29,18 @@ import (
 //
 // Errors: io.ErrUnexpectedEOF (r is shorter), ErrLonger (r has more), the error of r, each with kind Internal, and those of Call.
 func (h *Host) Upload(ctx context.Context, vol libvirt.StorageVol, r io.Reader, size int64) error {
-	src := &source{r: r, left: size}
-	if size <= 0 {
+	src, length := &source{r: r, left: size}, uint64(max(size, 0))
+	if size == SizeUnknown {
+		src.left, src.unknown = math.MaxInt64, true
+	} else if size <= 0 {
 		return classify(h.cfg.Name, "StorageVolUpload", src.expectEnd(size))
 	}
 	return h.transfer(ctx, "StorageVolUpload", &src.gate, func(c *libvirt.Libvirt) error {
-		err := c.StorageVolUpload(vol, src, 0, uint64(size), 0)
+		err := c.StorageVolUpload(vol, src, 0, length, 0)
 		if own := src.failure(); own != nil {
 			return own
 		}
-		if err == nil && src.moved.Load() != size {
+		if err == nil && !src.unknown && src.moved.Load() != size {
 			return fmt.Errorf("%d of %d bytes taken: %w", src.moved.Load(), size, io.ErrUnexpectedEOF)
 		}
 		return err
@@ -157,6 +165,8 @@ type source struct {
 	gate
 	r    io.Reader
 	left int64
+	// unknown says that r decides where the data ends.
+	unknown bool
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -171,10 +181,13 @@ func (s *source) Read(p []byte) (int, error) {
 	s.outside.Store(false)
 	s.left -= int64(n)
 	s.moved.Add(int64(n))
+	ended := err == io.EOF //nolint:errorlint // a wrapped EOF is an error of the reader, not its end
 	switch {
-	case err == nil, errors.Is(err, io.EOF) && s.left == 0:
+	case err == nil, ended && s.left == 0:
 		return n, nil
-	case errors.Is(err, io.EOF):
+	case ended && s.unknown:
+		return n, io.EOF
+	case ended:
 		err = fmt.Errorf("the data ends %d bytes early: %w", s.left, io.ErrUnexpectedEOF)
 	}
 	return n, s.fail(err)
@@ -189,7 +202,7 @@ func (s *source) end() error {
 	switch {
 	case n > 0:
 		return s.fail(ErrLonger)
-	case errors.Is(err, io.EOF):
+	case err == io.EOF: //nolint:errorlint // as in Read
 		return io.EOF
 	}
 	return s.fail(err)
