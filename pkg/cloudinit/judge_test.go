@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/proxyard/proxyard/pkg/cloudinit"
+	"github.com/proxyard/proxyard/pkg/squidconf"
 )
 
 //go:embed testdata/judge.py
@@ -184,4 +186,63 @@ func TestJudgeRefused(t *testing.T) {
 	for i, got := range ask(t, q).Loads {
 		assert.Equal(t, "error", got, names[i])
 	}
+}
+
+// TestJudgeMerges has cloud-init consume user-data and vendor-data before and after, and merge what they hold.
+func TestJudgeMerges(t *testing.T) {
+	var q question
+	names := slices.Sorted(maps.Keys(vendorCases()))
+	for _, name := range names {
+		c := vendorCases()[name]
+		out, err := cloudinit.Prepare(cloudinit.Documents{UserData: []byte(c.user), VendorData: []byte(c.vendor)}, cloudinit.AgentInstall)
+		require.NoError(t, err, name)
+		q.Merges = append(q.Merges,
+			merge{hex.EncodeToString([]byte(c.user)), hex.EncodeToString([]byte(c.vendor))},
+			merge{hex.EncodeToString(out.UserData), hex.EncodeToString(out.VendorData)})
+	}
+	answers := ask(t, q).Merges
+	for i, name := range names {
+		before, after := answers[2*i], answers[2*i+1]
+		t.Run(name, func(t *testing.T) {
+			form := vendorCases()[name].form
+			assert.Equal(t, before.UserScripts, after.UserScripts)
+			scripts := slices.Sorted(maps.Values(before.VendorScripts))
+			if form == "script" {
+				bootstrap := slices.DeleteFunc(slices.Collect(maps.Values(after.VendorScripts)), func(s string) bool { return !strings.Contains(s, mark) })
+				require.Len(t, bootstrap, 1, "the bootstrap must be a script")
+				scripts = slices.Sorted(slices.Values(append(scripts, bootstrap[0])))
+			} else {
+				add(before.Config, "packages", "qemu-guest-agent")
+				add(before.Config, "runcmd", command)
+			}
+			assert.Equal(t, scripts, slices.Sorted(maps.Values(after.VendorScripts)))
+			assert.Equal(t, before.Config, after.Config)
+		})
+	}
+}
+
+// add is what must become of a list.
+func add(config map[string]any, key, entry string) {
+	list, _ := config[key].([]any)
+	for _, have := range list {
+		if have == entry || have == "systemctl start qemu-guest-agent" {
+			return
+		}
+	}
+	config[key] = append(list, entry)
+}
+
+// TestJudgeRenderedSquid: our own cloud-config must please cloud-init's schema altogether.
+func TestJudgeRenderedSquid(t *testing.T) {
+	config, err := squidconf.CloudConfig(squidconf.Config{
+		Hostname: "px", Port: 3128, AllowedClients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		User: &squidconf.User{Name: "u", Password: "p"},
+	}, []byte("salt"))
+	require.NoError(t, err)
+	p := prepared(t, "squid", string(config))
+	p.Schema = true
+	empty := pair{Before: "#cloud-config\n", After: p.After, Schema: true}
+	v := ask(t, question{Pairs: []pair{p, empty}})
+	assert.Empty(t, v.Pairs[0])
+	assert.NotContains(t, v.Pairs[1], "schema", "an empty cloud-config has no faults, so ours must have none")
 }

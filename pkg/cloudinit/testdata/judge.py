@@ -70,7 +70,7 @@ def judge_pair(p):
         return "the result is unreadable: %s" % e
     if p.get("schema") and schema_errors(after) > schema_errors(before):
         return "the schema finds more faults than before"
-    for key, entry in p["entries"].items():
+    for key, entry in (p["entries"] or {}).items():
         want = list(before.get(key) or [])
         if entry:
             want.append(entry)
@@ -115,6 +115,8 @@ def consume(blob, name):
         if part.is_multipart():
             continue
         ctype, payload = part.get_content_type(), util.fully_decoded_payload(part)
+        if not payload:
+            continue
         if ctype in config.list_types():
             config.handle_part(None, ctype, "part-%03d" % i, payload, None, dict(part))
         elif ctype == "text/x-shellscript":
@@ -129,6 +131,9 @@ def consume(blob, name):
 def judge_merge(m):
     user, user_scripts = consume(bytes.fromhex(m["user"]), "cloud_config")
     vendor, vendor_scripts = consume(bytes.fromhex(m["vendor"]), "vendor_cloud_config")
+    switch = util.mergemanydict([user, {"vendor_data": {"enabled": True}}])["vendor_data"]
+    if not util.is_true(switch.get("enabled")):  # as stages.Init._consume_vendordata
+        vendor, vendor_scripts = {}, {}
     return {
         "config": json.loads(json.dumps(util.mergemanydict([user, vendor]), default=str)),
         "userScripts": user_scripts,
