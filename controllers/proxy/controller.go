@@ -25,6 +25,8 @@ const (
 	resync = time.Minute
 	// pollProgress is the wait for a provider that works on it, and for an address.
 	pollProgress = 5 * time.Second
+	// pollRestarted is the wait after a machine was started again.
+	pollRestarted = time.Second
 	// pollReference is the wait for a Secret or ConfigMap: they are never watched, since that would need the right to list
 	// every Secret in the cluster.
 	pollReference = 15 * time.Second

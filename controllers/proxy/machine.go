@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/proxyard/proxyard/apis/v1alpha1"
 	"github.com/proxyard/proxyard/pkg/steps"
 	"github.com/proxyard/proxyard/providers"
@@ -32,7 +34,7 @@ func (r *Reconciler) machine(ctx context.Context, s *scope) steps.Result {
 
 // wantsCreate: these states are not what the spec asks for, and Create mends them.
 func wantsCreate(state providers.State) bool {
-	return state == providers.StateIncomplete || state == providers.StateStopped
+	return state == providers.StateIncomplete || state == providers.StateStopped || state == providers.StateFailed
 }
 
 // create has the provider make, repair or start the machine. The gate keeps events from repeating it before its time.
@@ -48,9 +50,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope) steps.Result {
 		s.providerID = status.ID
 	}
 	if err == nil {
-		r.gate.Open(s.uid())
-		s.machine = &status
-		return judge(status)
+		return r.created(s, status)
 	}
 	outcome := providers.OutcomeOf(err)
 	switch outcome.Retry {
@@ -61,6 +61,36 @@ func (r *Reconciler) create(ctx context.Context, s *scope) steps.Result {
 	default:
 		return r.gate.Close(s.uid(), s.proxy.Generation, steps.Retry(outcome.Reason, err, 0))
 	}
+}
+
+// created judges the machine after a Create that did not complain. One that had run before and was started again has
+// interrupted its service: that must show before what comes next is looked at, so this reconcile ends here.
+func (r *Reconciler) created(s *scope, status providers.Status) steps.Result {
+	found := s.machine
+	s.machine = &status
+	result := judge(status)
+	if result.Verdict != steps.VerdictDone {
+		if status.State == providers.StateFailed {
+			result.After = 0 // by the backoff: a guest that crashes at once must not keep its host busy
+			return r.gate.Close(s.uid(), s.proxy.Generation, result)
+		}
+		return result
+	}
+	r.gate.Open(s.uid())
+	if !s.interrupted() {
+		return result
+	}
+	reason, message := v1alpha1.ReasonMachineStopped, "the machine was gone and has been made again"
+	if found != nil {
+		message = "the machine did not run and has been started again: " + judge(*found).Message
+	}
+	return steps.Wait(reason, message, pollRestarted)
+}
+
+// interrupted: the status still says that the machine runs or serves.
+func (s *scope) interrupted() bool {
+	c := s.condition(v1alpha1.ConditionProvisioned)
+	return s.before.Status.Endpoint != "" || (c != nil && c.Status == metav1.ConditionTrue)
 }
 
 // couldNotTell answers for a host that said neither "there" nor "not there". A machine that had an address goes on being

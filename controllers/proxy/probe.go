@@ -62,6 +62,7 @@ func (s *scope) lastVerdict() probe.State {
 		state = probe.State{Health: probe.Healthy, Class: probe.Success}
 	case metav1.ConditionFalse:
 		state = probe.State{Health: probe.Unhealthy, Class: probe.Class(c.Reason), Message: c.Message}
+	default:
 	}
 	if old.Probe != nil && old.Probe.LastSuccessTime != nil {
 		state.LastSuccess = old.Probe.LastSuccessTime.Time

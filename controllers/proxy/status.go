@@ -85,9 +85,10 @@ func derive(s *scope, now metav1.Time) v1alpha1.ProxyStatus {
 }
 
 // handled: this generation was looked at to the end. A Proxy of which nobody could tell whether it has a machine was not:
-// its status must still read as lost.
+// its status must still read as lost at the next try.
 func (s *scope) handled() bool {
-	return s.outcome.Step != stepIdentify || s.outcome.Result.Verdict != steps.VerdictFailed
+	open := s.outcome.Step == stepIdentify || s.outcome.Step == stepFinalize
+	return !(s.statusLost() && open)
 }
 
 // bootStatus is the last known word of the guest, and the console when the boot is overdue.
