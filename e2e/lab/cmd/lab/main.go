@@ -1,0 +1,81 @@
+// Command lab runs the lab by hand and for the demo: see e2e/lab/README.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/proxyard/proxyard/e2e/lab"
+)
+
+const usage = `usage: lab COMMAND [DIR]
+  deps     install the missing Debian packages (apt-get, as root)
+  build    build the control plane and the guest image into the cache
+  up       start two hosts, the HTTP server and the control plane in the background; builds first
+  run      the same in the foreground, until Ctrl-C
+  status   what is running
+  down     end what up started, clean up after a lab that was killed
+DIR is the work folder, default "lab" in the cache folder ($PROXYARD_CACHE, else ~/.cache/proxyard).
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := command(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string) error {
+	if len(args) == 0 || len(args) > 2 {
+		return fmt.Errorf("want a command\n%s", strings.TrimSpace(usage))
+	}
+	dir := ""
+	if len(args) == 2 {
+		dir = args[1]
+	}
+	log := logger(time.Now())
+	switch args[0] {
+	case "deps":
+		return lab.InstallPackages(ctx, log)
+	case "build":
+		return build(ctx, log)
+	case "up":
+		return up(ctx, dir, log)
+	case "run":
+		return foreground(ctx, dir, log)
+	case "status":
+		return status()
+	case "down":
+		return down(ctx, log)
+	default:
+		return fmt.Errorf("unknown command %q\n%s", args[0], strings.TrimSpace(usage))
+	}
+}
+
+// logger prints each line with the seconds since the start.
+func logger(started time.Time) func(format string, args ...any) {
+	return func(format string, args ...any) {
+		fmt.Printf("[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func build(ctx context.Context, log func(string, ...any)) error {
+	image, err := lab.BuildImage(ctx, log)
+	if err != nil {
+		return err
+	}
+	log("guest image %s", image.Path)
+	program, err := lab.BuildControlPlane(ctx, log)
+	if err != nil {
+		return err
+	}
+	log("control plane %s", program)
+	return nil
+}
