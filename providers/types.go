@@ -32,6 +32,8 @@ type Machine struct {
 	Image     Image
 	Resources Resources
 	Firmware  Firmware
+	// NoGuestAgent leaves out the channel to a guest agent: nobody asks the guest for anything.
+	NoGuestAgent bool
 	// UserData, VendorData and NetworkConfig are passed to cloud-init byte for byte; nil means: none given. The provider
 	// adds meta-data, whose instance-id is stable for the machine.
 	UserData, VendorData, NetworkConfig []byte
@@ -166,8 +168,8 @@ type Capacity struct {
 	MemoryBytes, StorageBytes, StorageFreeBytes int64
 }
 
-// Event says that something about a host, or about one machine on it, may have changed. Exactly one of ID and Host may be
-// empty.
+// Event says that something about a host, or about one machine on it, may have changed. Host is always set; an empty ID means
+// the host itself, or any machine on it.
 type Event struct {
 	Host string
 	ID   ProviderID

@@ -95,6 +95,7 @@ func (s *scope) wanted(clusterID string) providers.Machine {
 			CPUs: int(spec.Resources.CPU), MemoryBytes: spec.Resources.Memory.Value(), DiskBytes: spec.Resources.Disk.Value(),
 		},
 		Firmware:      providers.Firmware(spec.Firmware),
+		NoGuestAgent:  spec.GuestAgent == v1alpha1.GuestAgentNone,
 		UserData:      s.documents.UserData,
 		VendorData:    s.documents.VendorData,
 		NetworkConfig: s.documents.NetworkConfig,

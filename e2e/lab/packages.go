@@ -34,6 +34,7 @@ func requirements() []requirement {
 		{pkg: "dosfstools", command: "mkfs.vfat"},
 		{pkg: "e2fsprogs", command: "mkfs.ext4"},
 		{pkg: "fdisk", command: "sfdisk"},
+		{pkg: "kubernetes-client", command: "kubectl"},
 	}
 }
 

@@ -142,7 +142,7 @@ func (h *host) define(ctx context.Context, m identity.Machine, mc providers.Mach
 	doc, err := definition.Domain{
 		Name: h.p.cluster.Domain(m), UUID: m.UUID.String(), MAC: m.MAC(),
 		Title:    fmt.Sprintf("Proxy %s/%s", mc.Tag.Namespace, mc.Tag.Name),
-		Metadata: element, Resources: mc.Resources, Firmware: mc.Firmware, VirtType: virtType, Network: h.spec.Network,
+		Metadata: element, Resources: mc.Resources, Firmware: mc.Firmware, VirtType: virtType, Network: h.spec.Network, NoGuestAgent: mc.NoGuestAgent,
 		RootPath: d.root, SeedPath: d.seed, ConsolePath: path.Join(path.Dir(d.root), h.p.cluster.Console(m)),
 	}.XML()
 	if err != nil {

@@ -46,6 +46,7 @@ func TestDomainXML(t *testing.T) {
 		"kvm-secureboot": func(d *definition.Domain) {
 			d.VirtType, d.Firmware = providers.VirtTypeKVM, providers.FirmwareUEFISecureBoot
 		},
+		"no-agent":             func(d *definition.Domain) { d.NoGuestAgent = true },
 		"title-needs-escaping": func(d *definition.Domain) { d.Title = `Proxy <&">` },
 	} {
 		t.Run(name, func(t *testing.T) {

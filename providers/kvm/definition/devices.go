@@ -23,10 +23,7 @@ func (d Domain) devices() *libvirtxml.DomainDeviceList {
 			Source: console.Source, Log: console.Log,
 			Target: &libvirtxml.DomainConsoleTarget{Type: "serial", Port: &zero},
 		}},
-		Channels: []libvirtxml.DomainChannel{{
-			Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
-			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
-		}},
+		Channels: d.channels(),
 		RNGs: []libvirtxml.DomainRNG{{
 			Model:   "virtio",
 			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
@@ -73,4 +70,14 @@ func (d Domain) console() libvirtxml.DomainConsole {
 		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 		Log:    &libvirtxml.DomainChardevLog{File: d.ConsolePath, Append: "on"},
 	}
+}
+
+func (d Domain) channels() []libvirtxml.DomainChannel {
+	if d.NoGuestAgent {
+		return nil
+	}
+	return []libvirtxml.DomainChannel{{
+		Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
+	}}
 }

@@ -21,6 +21,8 @@ type Domain struct {
 	Firmware  providers.Firmware
 	VirtType  providers.VirtType
 	Network   providers.Network
+	// NoGuestAgent leaves out the agent's channel.
+	NoGuestAgent bool
 	// RootPath is a qcow2 overlay, SeedPath an ISO 9660 image, ConsolePath where the serial console is logged; its folder
 	// must exist on the host, or the start fails.
 	RootPath, SeedPath, ConsolePath string

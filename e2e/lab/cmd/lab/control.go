@@ -10,6 +10,9 @@ import (
 	"github.com/proxyard/proxyard/e2e/lab"
 )
 
+// upMark starts the line by which a command in the background says that it is up.
+const upMark = "up"
+
 // show prints what the log has beyond the first *shown bytes, and tells whether the lab is up.
 func show(name string, shown *int) bool {
 	data, err := os.ReadFile(name)
@@ -18,7 +21,7 @@ func show(name string, shown *int) bool {
 	}
 	_, _ = os.Stdout.Write(data[*shown:])
 	*shown = len(data)
-	return bytes.Contains(data, []byte("] up: see "))
+	return bytes.Contains(data, []byte("] "+upMark+": "))
 }
 
 func status() error {

@@ -18,8 +18,9 @@ const usage = `usage: lab COMMAND [DIR]
   build    build the control plane and the guest image into the cache
   up       start two hosts, the HTTP server and the control plane in the background; builds first
   run      the same in the foreground, until Ctrl-C
+  demo     up, with the manager and two Proxies that serve
   status   what is running
-  down     end what up started, clean up after a lab that was killed
+  down     end what up or demo started, clean up after a lab that was killed
 DIR is the work folder, default "lab" in the cache folder ($PROXYARD_CACHE, else ~/.cache/proxyard).
 `
 
@@ -47,7 +48,11 @@ func command(ctx context.Context, args []string) error {
 	case "build":
 		return build(ctx, log)
 	case "up":
-		return up(ctx, dir, log)
+		return background(ctx, "run", dir, log)
+	case "demo":
+		return background(ctx, "demo-run", dir, log)
+	case "demo-run": // what demo starts in the background
+		return demo(ctx, dir, log)
 	case "run":
 		return foreground(ctx, dir, log)
 	case "status":

@@ -58,7 +58,7 @@ func foreground(ctx context.Context, dir string, log func(string, ...any)) (err 
 		return fmt.Errorf("outline of the lab: %w", err)
 	}
 	defer func() { _ = os.Remove(file) }()
-	log("up: see %s", file)
+	log("%s: see %s", upMark, file)
 	<-ctx.Done()
 	return nil
 }
@@ -83,8 +83,8 @@ func start(ctx context.Context, l *lab.Lab) (outline, error) {
 	return about, err
 }
 
-// up starts `lab run` in a session of its own, shows its log until the lab is up, and leaves it there.
-func up(ctx context.Context, dir string, log func(string, ...any)) error {
+// background starts another command of this program in a session of its own, shows its log until it is up, and leaves it there.
+func background(ctx context.Context, command, dir string, log func(string, ...any)) error {
 	if err := lab.InstallPackages(ctx, log); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func up(ctx context.Context, dir string, log func(string, ...any)) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	args := []string{"run"}
+	args := []string{command}
 	if dir != "" {
 		args = append(args, dir)
 	}
