@@ -29,7 +29,11 @@ type Image struct {
 // BuildImage gives the guest image from the cache, building it in 2 … 4 minutes if it is not there. It needs root.
 func BuildImage(ctx context.Context, log func(format string, args ...any)) (Image, error) {
 	dir, err := artifact{name: "guest", inputs: []string{guestScript, aptURL}, build: func(ctx context.Context, into string) error {
-		if err := runBuild(ctx, into, log, "bash", "-c", guestScript, "guest", into, aptURL); err != nil {
+		// In namespaces of its own: when the build is cut short, none of its processes and mounts can outlive it and meet the
+		// next build in the same folder.
+		err := runBuild(ctx, into, log, "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=SIGKILL",
+			"--mount-proc", "bash", "-c", guestScript, "guest", into, aptURL)
+		if err != nil {
 			return err
 		}
 		sum, err := fileSHA256(filepath.Join(into, "debian.qcow2"))

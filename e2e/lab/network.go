@@ -25,6 +25,9 @@ const (
 
 // startLAN makes the bridge that joins this machine and all hosts, as an office's switch would.
 func (l *Lab) startLAN(ctx context.Context) error {
+	if err := addressesFree(); err != nil {
+		return err
+	}
 	err := l.lock.note(func(r *record) {
 		*r = record{PID: os.Getpid(), Dir: l.dir, Links: []string{bridge}}
 	})
@@ -40,6 +43,24 @@ func (l *Lab) startLAN(ctx context.Context) error {
 		return fmt.Errorf("bridge of the lab: %w", err)
 	}
 	return l.startDNSMasq(ctx)
+}
+
+// addressesFree fails when this machine is already in a network that the lab is about to make.
+func addressesFree() error {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("addresses of this machine: %w", err)
+	}
+	for _, address := range addresses {
+		ip, _, err := net.ParseCIDR(address.String())
+		if err != nil {
+			continue
+		}
+		if four := ip.To4(); four != nil && four[0] == 10 && (four[1] == 77 && four[2] == 0 || four[1] == 88 && four[2] < 100) {
+			return fmt.Errorf("this machine has the address %s: the lab needs 10.77.0.0/24 and 10.88.0.0 … 10.88.99.255 for itself", ip)
+		}
+	}
+	return nil
 }
 
 func (l *Lab) startDNSMasq(ctx context.Context) error {
