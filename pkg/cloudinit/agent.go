@@ -1,7 +1,7 @@
 package cloudinit
 
 import (
-	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -40,7 +40,8 @@ func entries() []entry {
 func installsAgent(n *yaml.Node) bool {
 	switch n = target(n); n.Kind {
 	case yaml.ScalarNode:
-		return regexp.MustCompile(`^` + agentPackage + `([=:/].+)?$`).MatchString(n.Value)
+		rest, found := strings.CutPrefix(n.Value, agentPackage)
+		return found && (rest == "" || strings.ContainsRune("=:/", rune(rest[0])))
 	case yaml.SequenceNode:
 		return len(n.Content) > 0 && target(n.Content[0]).Kind == yaml.ScalarNode && installsAgent(n.Content[0])
 	case yaml.MappingNode:
@@ -67,12 +68,17 @@ func startsAgent(n *yaml.Node) bool {
 		}
 		text = strings.Join(words, " ")
 	}
-	return text == agentCommand ||
-		regexp.MustCompile(`^(sudo )?systemctl (--no-block )?(start|restart) (--no-block )?`+agentPackage+`(\.service)?$`).MatchString(strings.TrimSpace(text))
+	if text == agentCommand {
+		return true
+	}
+	words := strings.Fields(strings.TrimPrefix(strings.TrimSuffix(text, ".service"), "sudo "))
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "--no-block" })
+	return slices.Equal(words, []string{"systemctl", "start", agentPackage}) || slices.Equal(words, []string{"systemctl", "restart", agentPackage})
 }
 
 // withAgent is the text of d completed with the guest agent. inherited are lists to begin with where d has none itself.
 func withAgent(d *document, inherited map[string][]*yaml.Node) ([]byte, error) {
+	original := d
 	for _, e := range entries() {
 		have, err := d.lookup(e.key)
 		if err != nil {
@@ -88,10 +94,20 @@ func withAgent(d *document, inherited map[string][]*yaml.Node) ([]byte, error) {
 			continue
 		}
 		if d, err = d.add(e, items); err != nil {
-			return nil, err
+			return nil, original.cannotAdd(e)
 		}
 	}
 	return d.src, nil
+}
+
+// cannotAdd names the list by its line in the document as given.
+func (d *document) cannotAdd(e entry) error {
+	line := 1
+	if i := d.index(e.key); i >= 0 {
+		line = d.root.Content[i].Line
+	}
+	return d.fault(line, "the guest agent cannot be added to %[1]s without changing the document: write %[1]s as a plain list (\"- entry\" lines, no anchors), "+
+		"or add %[2]s yourself and set guestAgent: Preinstalled", e.key, agentPackage)
 }
 
 func anyOf(items []*yaml.Node, f func(*yaml.Node) bool) bool {

@@ -52,6 +52,7 @@ func good() map[string]string {
 		"empty lists":                    "#cloud-config\npackages: []\nruncmd: [ ]\n",
 		"empty list over lines":          "#cloud-config\npackages: [\n  # none\n]\n",
 		"flow over lines":                "#cloud-config\npackages: [a,\n  b, # c ]\n  'c'\n  ]\nruncmd:\n  [ [a, b],\n    {x: y},\n  ]\n",
+		"comment behind a comma":         "#cloud-config\npackages: [a,\n  b,# c ]\n  'c'# d ]\n  ]\n",
 		"quoted keys":                    "#cloud-config\n\"packages\":\n- a\n'runcmd' : [b]\n",
 		"explicit keys":                  "#cloud-config\n? packages\n: - a\n  - b\n? runcmd\n: - c\n? hostname\n: x\n",
 		"explicit null keys":             "#cloud-config\n? packages\n? runcmd\n",

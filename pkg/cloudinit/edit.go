@@ -2,6 +2,7 @@ package cloudinit
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ type edit struct {
 }
 
 // add is d with e at the end of the list e.key; before are the items that the list has now. It tries the ways of writing it
-// that fit, the least intrusive first, and takes the first whose result reads as it must.
+// that fit, the least intrusive first, and takes the first whose result reads as it must; errNoWay when none does.
 func (d *document) add(e entry, before []*yaml.Node) (*document, error) {
 	for _, way := range d.ways(e.key) {
 		edits, err := way(e, before)
@@ -28,13 +29,10 @@ func (d *document) add(e entry, before []*yaml.Node) (*document, error) {
 			return out, nil
 		}
 	}
-	line := 1
-	if i := d.index(e.key); i >= 0 {
-		line = d.root.Content[i].Line
-	}
-	return nil, d.fault(line, "the guest agent cannot be added to %s without changing the document: write %s as a plain list (\"- entry\" lines, no anchors), "+
-		"or add %s yourself and set guestAgent: Preinstalled", e.key, e.key, agentPackage)
+	return nil, errNoWay
 }
+
+var errNoWay = errors.New("no way of writing the entry keeps the rest")
 
 type way func(e entry, before []*yaml.Node) ([]edit, error)
 

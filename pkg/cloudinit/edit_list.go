@@ -89,7 +89,7 @@ func (d *document) brackets(list *yaml.Node) (open, last, end int) {
 			continue
 		}
 		switch c := d.src[i]; {
-		case d.isComment(i):
+		case d.isComment(i), c == '#' && i == last && strings.IndexByte(`,[]{}'"`, d.src[i-1]) >= 0:
 			i = d.lineEnd(i) - 1
 			continue
 		case c == '[' || c == '{':

@@ -25,7 +25,7 @@ func (d *document) findOpaque() error {
 			return
 		}
 		if s.to < 0 {
-			err = d.fault(n.Line, "the scalar's end was not found: write it in another way")
+			err = d.fault(n.Line, "the end of a scalar was not found, or text follows | or >: put quotes around it, or a line break there")
 		}
 		d.opaque = append(d.opaque, s)
 	})
@@ -128,6 +128,13 @@ func (d *document) quotedEnd(i int) int {
 // blockEnd is where a block scalar whose indicator stands at i ends: its trailing blank lines are part of it. The value
 // tells how deep its first line was indented beyond the block.
 func (d *document) blockEnd(i int, value string) int {
+	header := i + 1
+	for header < len(d.src) && strings.IndexByte("+-0123456789", d.src[header]) >= 0 {
+		header++
+	}
+	if d.tokenEnd(header) != header {
+		return -1 // text or a comment right behind the indicator: PyYAML wants a space
+	}
 	n := d.lineAt(i) + 1
 	indent := -1
 	for ; n <= len(d.starts); n++ {

@@ -1,7 +1,6 @@
 package cloudinit
 
 import (
-	"encoding/base64"
 	"regexp"
 	"strings"
 	"time"
@@ -92,11 +91,28 @@ func constructible(tag, value string) bool {
 		bare := strings.TrimLeft(digits, "+-")
 		return bare != "0b" && bare != "0x" && len(digits) <= maxDigits
 	case tagBinary:
-		text := regexp.MustCompile(`[^A-Za-z0-9+/=]`).ReplaceAllString(value, "")
-		_, err := base64.StdEncoding.DecodeString(text)
-		return err == nil
+		return validBase64(value)
 	}
 	return false
+}
+
+// validBase64 follows Python's lenient decoder: other characters are skipped, and the padding ends the text. Only ASCII gets there.
+func validBase64(s string) bool {
+	digits, pads := 0, 0
+	for _, r := range s {
+		switch {
+		case r > '~':
+			return false
+		case r == '=':
+			if pads++; digits%4 >= 2 && digits%4+pads >= 4 {
+				return true
+			}
+		case (r >= 'A' && r <= 'Z') || (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') || r == '+' || r == '/':
+			digits++
+			pads = 0
+		}
+	}
+	return digits%4 == 0
 }
 
 func validTime(s string) bool {

@@ -49,11 +49,18 @@ func (c *checker) check(n *yaml.Node, depth int) error {
 				continue
 			}
 		}
+		if n.Style&yaml.FlowStyle != 0 && isPlain(child) && strings.HasSuffix(child.Value, ":") {
+			return c.fault(child.Line, "a colon stands before a comma or bracket, at which cloud-init stops: write a space after the colon, or put the text in quotes")
+		}
 		if err := c.check(child, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func isPlain(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Style&^(yaml.TaggedStyle|yaml.FlowStyle) == 0
 }
 
 func (c *checker) checkTag(n *yaml.Node) error {
@@ -141,7 +148,7 @@ func (d *document) checkConfig() error {
 	if d.root == nil {
 		return nil
 	}
-	if d.root.Kind != yaml.MappingNode {
+	if pyTag(d.root) != tagMap {
 		return d.fault(d.root.Line, "a cloud-config must be a mapping such as \"packages: [squid]\": cloud-init ignores anything else")
 	}
 	seen := map[string]int{}

@@ -85,8 +85,11 @@ func multipart(vendor part, own []byte, ownKind Kind) []byte {
 		writeBase64(&b, vendor.data)
 	}
 	fmt.Fprintf(&b, "\n--%s\n", boundary)
-	fmt.Fprintf(&b, "Content-Type: %s; charset=\"us-ascii\"\nX-Merge-Type: %s\nContent-Disposition: attachment; filename=\"proxyard-guest-agent\"\n\n%s",
-		mimeType(ownKind), appendMergeType, own)
+	fmt.Fprintf(&b, "Content-Type: %s; charset=\"us-ascii\"\nContent-Disposition: attachment; filename=\"proxyard-guest-agent\"\n", mimeType(ownKind))
+	if ownKind == CloudConfig {
+		fmt.Fprintf(&b, "X-Merge-Type: %s\n", appendMergeType)
+	}
+	fmt.Fprintf(&b, "\n%s", own)
 	fmt.Fprintf(&b, "\n--%s--\n", boundary)
 	return b.Bytes()
 }
