@@ -131,7 +131,7 @@ func bad() []badCase {
 		{"number that is none", h + "a: 0x_\n", 2, "quotes", true},
 		{"binary that is none", h + "a: !!binary |\n  é===\n", 2, "tag", true},
 		{"comment right behind a block", h + "a: |# x\nb: 1\n", 2, "follows |", true},
-		{"colon before a bracket", h + "packages: [a, b:]\n", 2, "colon", true},
+		{"colon before a bracket", h + "packages: [a, b:]\n", 2, "colon", false},
 		{"root set", h + "!!set {a, b}\n", 2, "mapping", false},
 		{"template unquoted", h + "a: {{ v1.x }}\n", 2, "template", true},
 		{"list as a key", h + "[a]: b\n", 2, "key", true},

@@ -50,7 +50,7 @@ func (c *checker) check(n *yaml.Node, depth int) error {
 			}
 		}
 		if n.Style&yaml.FlowStyle != 0 && isPlain(child) && strings.HasSuffix(child.Value, ":") {
-			return c.fault(child.Line, "a colon stands before a comma or bracket, at which cloud-init stops: write a space after the colon, or put the text in quotes")
+			return c.fault(child.Line, "a colon stands before a comma or bracket, where cloud-init sees a key and other readers text: write a space after the colon, or put the text in quotes")
 		}
 		if err := c.check(child, depth+1); err != nil {
 			return err
