@@ -38,8 +38,9 @@ type guard struct {
 	stop context.CancelCauseFunc
 
 	// head and body are what is left of the frame that passes to the reader.
-	head []byte
-	body int64
+	head    []byte
+	headBuf [headerLen]byte
+	body    int64
 
 	out outgoing
 }
@@ -121,7 +122,7 @@ func (g *guard) Read(p []byte) (int, error) {
 
 // nextFrame takes one frame from the wire and either lets it pass or deals with it here.
 func (g *guard) nextFrame() error {
-	buf := make([]byte, headerLen)
+	buf := g.headBuf[:] // nothing of it is left, see Read
 	// The length alone already tells a short banner from a frame; the rest of a header might never come.
 	start, err := g.in.Peek(4)
 	if err != nil {
@@ -178,8 +179,10 @@ func (g *guard) unexpected(h header) error {
 	rest := int64(h.length) - headerLen
 	switch {
 	case h.program == programKeepalive && h.procedure == procPing:
-		g.out.pongDue.Store(true)
-		g.flushPong()
+		// Not from here: a peer that does not read while it writes would stop the reader.
+		if g.out.pongDue.CompareAndSwap(false, true) {
+			go g.flushPong()
+		}
 	case h.program == programRemote && h.kind == typeMessage && h.procedure == procEventLifecycle && rest <= maxEventFrame:
 		body := make([]byte, rest)
 		if _, err := io.ReadFull(g.in, body); err != nil {
@@ -190,6 +193,6 @@ func (g *guard) unexpected(h header) error {
 		}
 		return nil
 	}
-	_, err := io.CopyN(io.Discard, g.in, rest)
+	_, err := g.in.Discard(int(rest))
 	return err
 }

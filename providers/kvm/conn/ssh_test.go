@@ -35,7 +35,7 @@ type sshd struct {
 	config *ssh.ServerConfig
 	// paths are the sockets that exist; prohibited refuses all; listening is what /proc/net/unix would say.
 	paths      []string
-	prohibited bool
+	prohibited atomic.Bool
 	listening  int // exit status of grep; -1: commands are refused
 	// stall holds the handshake: "banner", "after banner", "after login".
 	stall string
@@ -64,7 +64,7 @@ func newECDSA(t *testing.T) ssh.Signer {
 }
 
 // newSSHD starts a server with these host keys that lets the client key in.
-func newSSHD(t *testing.T, d *daemon, client ssh.PublicKey, hostKeys ...ssh.Signer) *sshd {
+func newSSHD(t *testing.T, d *daemon, client ssh.PublicKey, change func(*sshd), hostKeys ...ssh.Signer) *sshd {
 	t.Helper()
 	s := &sshd{daemon: d, paths: []string{socketLibvirtd}, config: &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -76,6 +76,9 @@ func newSSHD(t *testing.T, d *daemon, client ssh.PublicKey, hostKeys ...ssh.Sign
 	}}
 	for _, k := range hostKeys {
 		s.config.AddHostKey(k)
+	}
+	if change != nil {
+		change(s)
 	}
 	s.addr = peer(t, s.serve)
 	return s
@@ -131,7 +134,7 @@ func (s *sshd) channel(n ssh.NewChannel) {
 }
 
 func (s *sshd) socket(n ssh.NewChannel, path string) {
-	if s.prohibited || !strings.Contains(strings.Join(s.paths, "\n"), path) {
+	if s.prohibited.Load() || !strings.Contains(strings.Join(s.paths, "\n"), path) {
 		_ = n.Reject(ssh.ConnectionFailed, "open failed") // what OpenSSH says in both cases
 		return
 	}
@@ -140,7 +143,7 @@ func (s *sshd) socket(n ssh.NewChannel, path string) {
 }
 
 func (s *sshd) forward(n ssh.NewChannel, addr string) {
-	if s.prohibited {
+	if s.prohibited.Load() {
 		_ = n.Reject(ssh.Prohibited, "open failed")
 		return
 	}
@@ -234,8 +237,8 @@ func TestSSH(t *testing.T) {
 		"key of unlisted type":  {reason: "not the same as changed", keys: []ssh.Signer{ec}, known: []ssh.Signer{ed}, kind: providers.Denied, want: ReasonHostKeyUnknown},
 		"unaccepted client key": {reason: "authorized_keys lacks it", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, pem: otherPEM, kind: providers.Denied, want: ReasonAuthenticationFailed, message: "authorized_keys"},
 		"no socket":             {reason: "libvirt is not there", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.paths, s.listening = nil, 1 }, kind: providers.Unreachable, want: ReasonSocketMissing, message: "?socket="},
-		"forwarding prohibited": {reason: "OpenSSH says the same as for no socket", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.prohibited = true }, kind: providers.Denied, want: ReasonStreamForwardingForbidden, message: "AllowStreamLocalForwarding"},
-		"no way to tell":        {reason: "no commands for this key; both are named", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.prohibited, s.listening = true, -1 }, kind: providers.Unreachable, want: ReasonSocketMissing, message: "AllowStreamLocalForwarding"},
+		"forwarding prohibited": {reason: "OpenSSH says the same as for no socket", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.prohibited.Store(true) }, kind: providers.Denied, want: ReasonStreamForwardingForbidden, message: "AllowStreamLocalForwarding"},
+		"no way to tell":        {reason: "no commands for this key; both are named", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.prohibited.Store(true); s.listening = -1 }, kind: providers.Unreachable, want: ReasonSocketMissing, message: "AllowStreamLocalForwarding"},
 		"stalls before banner":  {reason: "x/crypto has no time limit here", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.stall = "banner" }, kind: providers.Unreachable, want: ReasonConnectTimeout, message: "ssh to root@"},
 		"stalls after banner":   {reason: "nor here", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.stall = "after banner" }, kind: providers.Unreachable, want: ReasonConnectTimeout, message: "ssh to root@"},
 		"stalls after login":    {reason: "the socket is never opened", keys: []ssh.Signer{ed}, known: []ssh.Signer{ed}, server: func(s *sshd) { s.stall = "after login" }, kind: providers.Unreachable, want: ReasonConnectTimeout, message: "open /var/run"},
@@ -243,11 +246,8 @@ func TestSSH(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := &daemon{}
-			s := newSSHD(t, d, clientKey.PublicKey(), tt.keys...)
+			s := newSSHD(t, d, clientKey.PublicKey(), tt.server, tt.keys...)
 			limits := Limits{Connect: 5 * time.Second, BackoffMin: time.Hour, BackoffMax: time.Hour}
-			if tt.server != nil {
-				tt.server(s)
-			}
 			if s.stall != "" {
 				limits.Connect = 300 * time.Millisecond
 			}
@@ -274,7 +274,7 @@ func TestSSH(t *testing.T) {
 func TestSSHUnknownHost(t *testing.T) {
 	clientKey, clientPEM := newKey(t)
 	host, _ := newKey(t)
-	s := newSSHD(t, &daemon{}, clientKey.PublicKey(), host)
+	s := newSSHD(t, &daemon{}, clientKey.PublicKey(), nil, host)
 	state := firstState(t, Config{URI: "qemu+ssh://" + s.addr + "/system",
 		Credentials: map[string][]byte{CredentialSSHKey: clientPEM, CredentialKnownHosts: known("elsewhere:22", host)}})
 	requireReason(t, state.Err, providers.Denied, ReasonHostKeyUnknown)
@@ -286,8 +286,8 @@ func TestSSHJump(t *testing.T) {
 	key1, _ := newKey(t)
 	key2, _ := newKey(t)
 	d := &daemon{}
-	target := newSSHD(t, d, clientKey.PublicKey(), key1)
-	bastion := newSSHD(t, d, clientKey.PublicKey(), key2)
+	target := newSSHD(t, d, clientKey.PublicKey(), nil, key1)
+	bastion := newSSHD(t, d, clientKey.PublicKey(), nil, key2)
 	cfg := Config{URI: "qemu+ssh://" + target.addr + "/system?jump=hop@" + bastion.addr,
 		Credentials: map[string][]byte{CredentialSSHKey: clientPEM, CredentialKnownHosts: append(known(target.addr, key1), known(bastion.addr, key2)...)}}
 	require.NoError(t, firstState(t, cfg).Err)
@@ -301,7 +301,7 @@ func TestSSHJump(t *testing.T) {
 	cfg.Credentials[CredentialKnownHosts] = append(known(target.addr, key2), known(bastion.addr, key2)...)
 	requireReason(t, firstState(t, cfg).Err, providers.Denied, ReasonHostKeyChanged)
 
-	bastion.prohibited = true
+	bastion.prohibited.Store(true)
 	state = firstState(t, cfg)
 	requireReason(t, state.Err, providers.Denied, ReasonStreamForwardingForbidden)
 	assert.ErrorContains(t, state.Err, "AllowTcpForwarding")
@@ -315,7 +315,7 @@ func TestSSHHostCertificate(t *testing.T) {
 	require.NoError(t, cert.SignCert(rand.Reader, authority))
 	signer, err := ssh.NewCertSigner(cert, host)
 	require.NoError(t, err)
-	s := newSSHD(t, &daemon{}, clientKey.PublicKey(), signer)
+	s := newSSHD(t, &daemon{}, clientKey.PublicKey(), nil, signer)
 	creds := map[string][]byte{CredentialSSHKey: clientPEM, CredentialKnownHosts: append([]byte("@cert-authority "), known(s.addr, authority)...)}
 	require.NoError(t, firstState(t, Config{URI: "qemu+ssh://" + s.addr + "/system", Credentials: creds}).Err)
 
@@ -327,7 +327,7 @@ func TestSSHReconnectsLeaveNothingBehind(t *testing.T) {
 	clientKey, clientPEM := newKey(t)
 	hostKey, _ := newKey(t)
 	d := &daemon{}
-	s := newSSHD(t, d, clientKey.PublicKey(), hostKey)
+	s := newSSHD(t, d, clientKey.PublicKey(), func(s *sshd) { s.listening = 1 }, hostKey)
 	cycles := func(n int, socket string) {
 		for range n {
 			firstState(t, Config{URI: "qemu+ssh://" + s.addr + "/system?socket=" + socket,
@@ -335,7 +335,6 @@ func TestSSHReconnectsLeaveNothingBehind(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return s.live.Load() == 0 }, time.Second, time.Millisecond, "logins")
 	}
-	s.listening = 1
 	cycles(2, socketLibvirtd)
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	cycles(25, socketLibvirtd)
