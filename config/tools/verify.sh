@@ -50,9 +50,9 @@ changelog() {
 # Every relative link in the documentation leads to a file.
 links() {
   local page target broken=0
-  while IFS=: read -r page target; do
+  while IFS=' ' read -r page target; do
     [ -e "$(dirname "$page")/$target" ] || { echo "$page: link to $target leads nowhere"; broken=1; }
-  done < <(grep -oHE '\]\([^)#: ]+' README.md CHANGELOG.md $(find docs -name '*.md') | sed 's/](//')
+  done < <(find README.md CHANGELOG.md docs -name '*.md' -exec grep -oHE '\]\([^)# ]+' {} + | sed 's/:\](/ /' | grep -vE ' [a-z]+:')
   return "$broken"
 }
 
