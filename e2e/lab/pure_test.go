@@ -113,6 +113,7 @@ func TestHandler(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "apt"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "apt", "Packages"), []byte("Package: x\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "apt", "a_1%3a2+3~deb12.deb"), []byte("deb"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "debian.qcow2"), []byte("QFI"), 0o600))
 	server := handler(Image{Path: filepath.Join(dir, "debian.qcow2"), AptDir: filepath.Join(dir, "apt")})
 	for name, tc := range map[string]struct {
@@ -124,15 +125,14 @@ func TestHandler(t *testing.T) {
 		"image":         {"/images/debian.qcow2", "QFI", http.StatusOK},
 		"apt":           {"/apt/Packages", "Package: x\n", http.StatusOK},
 		"nothing else":  {"/debian.qcow2", "404 page not found\n", http.StatusNotFound},
-		"no other file": {"/apt/../debian.qcow2", "", http.StatusTemporaryRedirect},
+		"no other file": {"/apt/../debian.qcow2", "404 page not found\n", http.StatusNotFound},
+		"as apt asks":   {"/apt/./a_1%253a2%2b3%7edeb12.deb", "deb", http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := httptest.NewRecorder()
 			server.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, tc.path, nil))
 			assert.Equal(t, tc.status, answer.Code)
-			if tc.body != "" {
-				assert.Equal(t, tc.body, answer.Body.String())
-			}
+			assert.Equal(t, tc.body, answer.Body.String())
 		})
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -63,5 +65,18 @@ func handler(image Image) http.Handler {
 		http.ServeFile(w, r, image.Path)
 	})
 	mux.Handle("GET /apt/", http.StripPrefix("/apt/", http.FileServer(http.Dir(image.AptDir))))
-	return mux
+	return cleanPaths(mux)
+}
+
+// cleanPaths answers apt's requests for /apt/./x itself. The mux would redirect them to /apt/x, and apt escapes the address of a
+// redirect once more: every package with a + or ~ in its version would be missing.
+func cleanPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		clean := path.Clean(r.URL.Path)
+		if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
+			clean += "/"
+		}
+		r.URL.Path, r.URL.RawPath = clean, ""
+		next.ServeHTTP(w, r)
+	})
 }
