@@ -199,7 +199,7 @@ type ProxyAccess struct {
 }
 
 // ProxyHealth says how the service is judged: by real requests through the proxy.
-// +kubebuilder:validation:XValidation:rule="duration(self.timeout) <= duration(self.interval)",message="health.timeout must not be longer than health.interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || !has(self.interval) || duration(self.timeout) <= duration(self.interval)",message="health.timeout must not be longer than health.interval"
 type ProxyHealth struct {
 	// URL that is requested through the proxy. Without it the manager's --probe-url is taken.
 	// +optional
