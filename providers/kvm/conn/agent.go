@@ -73,7 +73,7 @@ func (h *Host) openExtra(ctx context.Context) (*link, error) {
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer context.AfterFunc(h.ctx, func() { stop(errClosed) })()
+	defer context.AfterFunc(h.ctx, func() { stop(errClosed) })() //nolint:contextcheck // two contexts end this: the caller's and the host's
 	l, err := openLink(ctx, h.dialer, h.endpoint.driver, nil)
 	return l, named(h.cfg.Name, err)
 }

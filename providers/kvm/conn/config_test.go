@@ -41,7 +41,7 @@ func TestParseURI(t *testing.T) {
 		"password port": {"net/url would repeat it", "qemu+ssh://root:hunter2/x@kvm1/system", endpoint{}, "not a URI"},
 		"no host":       {"nothing to reach", "qemu+ssh:///system", endpoint{}, "no host"},
 		"unix host":     {"a mix-up", "qemu+unix://kvm1/system", endpoint{}, "no host"},
-		"path":          {"neither", "qemu+ssh://kvm1/sytem", endpoint{}, "/sytem"},
+		"path":          {"neither", "qemu+ssh://kvm1/sys", endpoint{}, "/sys"},
 		"unknown query": {"silently ignored would surprise", "qemu+ssh://kvm1/system?keyfile=/root/.ssh/id", endpoint{}, "keyfile"},
 		"relative":      {"relative to what", "qemu+ssh://kvm1/system?socket=s", endpoint{}, "absolute"},
 		"tcp socket":    {"cannot be", "qemu+tcp://kvm1/system?socket=/s", endpoint{}, "socket"},

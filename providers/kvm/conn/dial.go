@@ -104,20 +104,25 @@ func dialVerdict(err error) (kind providers.Kind, reason, hint string) {
 		return providers.Unreachable, ReasonConnectionRefused, "nothing listens there"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return providers.Unreachable, ReasonNoRoute, ""
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return providers.Unreachable, ReasonConnectionLost, "closed by the host"
+	}
+	for _, verdict := range []func(error) (providers.Kind, string, string){unixVerdict, sshVerdict, tlsVerdict} {
+		if kind, reason, hint := verdict(err); reason != "" {
+			return kind, reason, hint
+		}
+	}
+	return providers.Unreachable, ReasonConnectFailed, ""
+}
+
+func unixVerdict(err error) (kind providers.Kind, reason, hint string) {
+	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return providers.Unreachable, ReasonSocketMissing, "no such socket; say where it is with ?socket=/path"
 	case errors.Is(err, os.ErrPermission):
 		return providers.Denied, ReasonSocketDenied, ""
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return providers.Unreachable, ReasonConnectionLost, "closed by the host"
 	}
-	if kind, reason, hint = sshVerdict(err); reason == "" {
-		kind, reason, hint = tlsVerdict(err)
-	}
-	if reason == "" {
-		return providers.Unreachable, ReasonConnectFailed, ""
-	}
-	return kind, reason, hint
+	return 0, "", ""
 }
 
 func tlsVerdict(err error) (providers.Kind, string, string) {

@@ -133,8 +133,10 @@ func (d *sshDialer) login(via net.Conn, to hop) (*ssh.Client, error) {
 	}
 	// x/crypto has no type for a refused key.
 	if strings.Contains(err.Error(), "unable to authenticate") {
-		return nil, &providers.Error{Kind: providers.Denied, Reason: ReasonAuthenticationFailed, Err: err,
-			Msg: "ssh to " + to.user + "@" + to.addr + ": the key is not accepted; check user and authorized_keys"}
+		return nil, &providers.Error{
+			Kind: providers.Denied, Reason: ReasonAuthenticationFailed, Err: err,
+			Msg: "ssh to " + to.user + "@" + to.addr + ": the key is not accepted; check user and authorized_keys",
+		}
 	}
 	if _, reason, _ := dialVerdict(err); reason == ReasonConnectFailed || reason == ReasonConnectionLost {
 		return nil, &providers.Error{Kind: providers.Unreachable, Reason: ReasonSSHHandshakeFailed, Err: err, Msg: "ssh to " + to.user + "@" + to.addr}

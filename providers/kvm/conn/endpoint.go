@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/proxyard/proxyard/providers"
@@ -40,7 +41,7 @@ func parseURI(uri string) (endpoint, error) {
 		return endpoint{}, uriError("not a URI; want qemu+ssh://user@host:22/system, or qemu+tcp, qemu+tls, qemu+unix")
 	}
 	transport, ok := strings.CutPrefix(u.Scheme, "qemu+")
-	if !ok || !strings.Contains(" ssh tcp tls unix ", " "+transport+" ") {
+	if !ok || !slices.Contains([]string{"ssh", "tcp", "tls", "unix"}, transport) {
 		return endpoint{}, uriError("scheme %q is none of qemu+ssh, qemu+tcp, qemu+tls, qemu+unix", u.Scheme)
 	}
 	if _, has := u.User.Password(); has {
@@ -57,7 +58,10 @@ func parseURI(uri string) (endpoint, error) {
 	if err := e.setAddr(u.Port()); err != nil {
 		return endpoint{}, err
 	}
-	return e, e.setQuery(u.RawQuery)
+	if err := e.setQuery(u.RawQuery); err != nil {
+		return endpoint{}, err
+	}
+	return e, nil
 }
 
 func (e *endpoint) setAddr(port string) error {
@@ -90,20 +94,26 @@ func (e *endpoint) setQuery(raw string) error {
 		e.sockets = []string{socketLibvirtd, socketVirtqemud}
 	}
 	for key, values := range query {
-		switch {
-		case key == "socket" && local && len(values) == 1:
-			if !strings.HasPrefix(values[0], "/") {
-				return uriError("socket %q is no absolute path", values[0])
-			}
-			e.sockets = values
-		case key == "jump" && e.transport == "ssh" && len(values) == 1:
-			if e.jump, err = parseHop(values[0], e.user); err != nil {
-				return err
-			}
-		default:
+		usable := len(values) == 1 && (key == "socket" && local || key == "jump" && e.transport == "ssh")
+		if !usable {
 			return uriError("parameter %q is unknown, doubled or not for this transport; there are socket (ssh, unix) and jump (ssh)", key)
 		}
+		if err := e.setParameter(key, values[0]); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (e *endpoint) setParameter(key, value string) (err error) {
+	if key == "jump" {
+		e.jump, err = parseHop(value, e.user)
+		return err
+	}
+	if !strings.HasPrefix(value, "/") {
+		return uriError("socket %q is no absolute path", value)
+	}
+	e.sockets = []string{value}
 	return nil
 }
 

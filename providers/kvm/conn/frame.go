@@ -48,7 +48,7 @@ type header struct {
 func parseHeader(b []byte) header {
 	word := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 	return header{
-		length: word(0), program: word(1), version: word(2), procedure: word(3), kind: word(4), serial: int32(word(5)), status: word(6), //nolint:gosec // a bit pattern
+		length: word(0), program: word(1), version: word(2), procedure: word(3), kind: word(4), serial: int32(word(5)), status: word(6),
 	}
 }
 

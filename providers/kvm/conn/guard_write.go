@@ -2,6 +2,7 @@ package conn
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +34,7 @@ func (g *guard) send(p []byte) {
 	}
 	out := p
 	if len(g.out.partial) > 0 {
-		out = append(g.out.partial, p...)
+		out = slices.Concat(g.out.partial, p)
 		g.out.partial = nil
 	}
 	whole := g.scan(out)
@@ -50,7 +51,7 @@ func (g *guard) scan(b []byte) int {
 	for {
 		if g.out.left > 0 {
 			n := min(g.out.left, uint64(len(b)-at))
-			at += int(n) //nolint:gosec // at most len(b)
+			at += int(n)
 			g.out.left -= n
 		}
 		if len(b)-at < headerLen {

@@ -148,7 +148,7 @@ func (h *Host) current() (*link, error) {
 		return nil, h.state.Err
 	}
 	if cause := h.main.guard.cause(); cause != nil {
-		return nil, classify(h.cfg.Name, "", lost(context.Background(), h.main, libvirt.ErrInterrupted))
+		return nil, classify(h.cfg.Name, "", fmt.Errorf("%w: %w", libvirt.ErrInterrupted, cause))
 	}
 	return h.main, nil
 }

@@ -39,8 +39,10 @@ func openLink(ctx context.Context, d dialer, driver string, onEvent func(libvirt
 	l := &link{client: libvirt.NewWithDialer(given{g}), guard: g}
 	l.version, err = within(ctx, l, 0, nil, func(c *libvirt.Libvirt) (uint64, error) { return open(c, driver, onEvent != nil) })
 	if err == nil && l.version < oldestLibvirt {
-		err = &providers.Error{Kind: providers.Unreachable, Reason: ReasonLibvirtTooOld,
-			Msg: fmt.Sprintf("libvirt %s is too old; %s or newer is needed", versionString(l.version), versionString(oldestLibvirt))}
+		err = &providers.Error{
+			Kind: providers.Unreachable, Reason: ReasonLibvirtTooOld,
+			Msg: fmt.Sprintf("libvirt %s is too old; %s or newer is needed", versionString(l.version), versionString(oldestLibvirt)),
+		}
 	}
 	if err != nil {
 		g.fail(err)
@@ -123,7 +125,7 @@ type outcome[T any] struct {
 
 // attempt runs fn under a limit that holds even when nobody waits for it any more. go-libvirt's decoder may panic on what a
 // hostile peer sends; that costs the link.
-func (l *link) attempt(limit time.Duration, release func(), fn func()) {
+func (l *link) attempt(limit time.Duration, release, fn func()) {
 	if release != nil {
 		defer release()
 	}

@@ -30,7 +30,7 @@ func TestRealHost(t *testing.T) {
 	defer func() { assert.NoError(t, l.Close()) }()
 	host, err := l.Host(t.Context(), lab.HostOptions{Name: "conn1", N: 31})
 	require.NoError(t, err)
-	r := real{host}
+	r := realHost{host}
 
 	t.Run("transports", r.transports)
 	t.Run("refusals", r.refusals)
@@ -42,13 +42,13 @@ func TestRealHost(t *testing.T) {
 	t.Run("nothing is left behind", r.cycles)
 }
 
-type real struct{ lab *lab.Host }
+type realHost struct{ lab *lab.Host }
 
-func (r real) ssh() Config {
+func (r realHost) ssh() Config {
 	return Config{Name: "conn1", URI: r.lab.SSH, Credentials: map[string][]byte{CredentialSSHKey: r.lab.PrivateKey, CredentialKnownHosts: r.lab.KnownHosts}}
 }
 
-func (r real) tcp() Config { return Config{Name: "conn1", URI: r.lab.TCP} }
+func (r realHost) tcp() Config { return Config{Name: "conn1", URI: r.lab.TCP} }
 
 func start(t *testing.T, cfg Config) (*Host, events) {
 	t.Helper()
@@ -58,7 +58,7 @@ func start(t *testing.T, cfg Config) (*Host, events) {
 	return h, started(t, h)
 }
 
-func (r real) transports(t *testing.T) {
+func (r realHost) transports(t *testing.T) {
 	for name, cfg := range map[string]Config{"tcp": r.tcp(), "ssh": r.ssh(), "unix": {Name: "conn1", URI: "qemu+unix:///system?socket=" + r.lab.Socket}} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := start(t, cfg)
@@ -71,7 +71,7 @@ func (r real) transports(t *testing.T) {
 	}
 }
 
-func (r real) refusals(t *testing.T) {
+func (r realHost) refusals(t *testing.T) {
 	other, otherPEM := newKey(t)
 	cfg := r.ssh()
 	cfg.Credentials[CredentialSSHKey] = otherPEM
@@ -87,7 +87,7 @@ func (r real) refusals(t *testing.T) {
 	requireReason(t, firstState(t, cfg).Err, providers.Unreachable, ReasonNotLibvirt)
 }
 
-func (r real) errors(t *testing.T) {
+func (r realHost) errors(t *testing.T) {
 	h, _ := start(t, r.tcp())
 	require.ErrorIs(t, lookup(t.Context(), h), providers.NotFound)
 	readOnly, _ := start(t, Config{Name: "conn1", URI: "qemu+unix:///system?socket=" + r.lab.Socket + "-ro"})
@@ -98,7 +98,7 @@ func (r real) errors(t *testing.T) {
 	requireReason(t, err, providers.Denied, ReasonReadOnlySocket)
 }
 
-func (r real) volume(t *testing.T, h *Host, name string) libvirt.StorageVol {
+func (r realHost) volume(t *testing.T, h *Host, name string) libvirt.StorageVol {
 	t.Helper()
 	vol, err := Call(t.Context(), h, "StorageVolCreateXML", func(c *libvirt.Libvirt) (libvirt.StorageVol, error) {
 		pool, err := c.StoragePoolLookupByName(r.lab.Pool)
@@ -111,7 +111,7 @@ func (r real) volume(t *testing.T, h *Host, name string) libvirt.StorageVol {
 	return vol
 }
 
-func (r real) transfers(t *testing.T) {
+func (r realHost) transfers(t *testing.T) {
 	for name, cfg := range map[string]Config{"tcp": r.tcp(), "ssh": r.ssh()} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := start(t, cfg)
@@ -138,7 +138,7 @@ func (r real) transfers(t *testing.T) {
 }
 
 // expectEvent defines a domain with virsh and waits for the event of it.
-func (r real) expectEvent(t *testing.T, ev events) {
+func (r realHost) expectEvent(t *testing.T, ev events) {
 	t.Helper()
 	id := uuid.New()
 	file := filepath.Join(t.TempDir(), "domain.xml")
@@ -173,7 +173,7 @@ func next(t *testing.T, ev events, kind EventKind, within time.Duration) {
 	}
 }
 
-func (r real) killed(t *testing.T) {
+func (r realHost) killed(t *testing.T) {
 	h, ev := start(t, r.ssh())
 	r.expectEvent(t, ev)
 	vol := r.volume(t, h, "killed")
@@ -213,7 +213,7 @@ func bounded(t *testing.T, h *Host) {
 	assert.LessOrEqual(t, time.Since(began), limit+100*time.Millisecond, "no call outlives its deadline")
 }
 
-func (r real) stopped(t *testing.T) {
+func (r realHost) stopped(t *testing.T) {
 	h, ev := start(t, r.ssh())
 	require.NoError(t, r.lab.Pause(t.Context()))
 	bounded(t, h)
@@ -223,7 +223,7 @@ func (r real) stopped(t *testing.T) {
 	r.expectEvent(t, ev)
 }
 
-func (r real) linkDown(t *testing.T) {
+func (r realHost) linkDown(t *testing.T) {
 	h, ev := start(t, r.ssh())
 	require.NoError(t, r.lab.LinkDown(t.Context()))
 	bounded(t, h)
@@ -233,7 +233,7 @@ func (r real) linkDown(t *testing.T) {
 	r.expectEvent(t, ev)
 }
 
-func (r real) cycles(t *testing.T) {
+func (r realHost) cycles(t *testing.T) {
 	run := func(n int, cfg Config) {
 		for range n {
 			firstState(t, cfg)

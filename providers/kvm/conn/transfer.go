@@ -202,7 +202,7 @@ func (s *source) end() error {
 	switch {
 	case n > 0:
 		return s.fail(ErrLonger)
-	case err == io.EOF: //nolint:errorlint // as in Read
+	case err == io.EOF:
 		return io.EOF
 	}
 	return s.fail(err)
@@ -238,8 +238,9 @@ func (s *sink) Write(p []byte) (int, error) {
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
 	}
-	if err != nil {
-		s.cancel(s.fail(err))
+	if err == nil {
+		return n, nil
 	}
-	return len(p), nil
+	s.cancel(s.fail(err))
+	return len(p), nil //nolint:nilerr // the error goes to the caller of Download, see above
 }
