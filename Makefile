@@ -25,7 +25,7 @@ help: ## List the targets.
 
 .PHONY: deps
 deps: ## Install the Debian packages that the lab, the demo and the lanes beyond unit need (root).
-	@$(LAB) deps
+	@$(LAB) test-deps
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout. The cache stays.
