@@ -65,11 +65,11 @@ func addressesFree() error {
 
 func (l *Lab) startDNSMasq(ctx context.Context) error {
 	leases := filepath.Join(l.dir, "dnsmasq.leases")
-	p, err := l.startProcess("dnsmasq", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=",
+	p, err := l.startProcess("dnsmasq", contained("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=",
 		"--interface="+bridge, "--except-interface=lo", "--bind-interfaces",
 		"--no-resolv", "--no-hosts", "--host-record="+ProbeName+","+Address,
 		"--dhcp-range="+lanRange, "--dhcp-option=option:router,"+Address, "--dhcp-authoritative",
-		"--dhcp-leasefile="+leases, "--log-facility=-")
+		"--dhcp-leasefile="+leases, "--log-facility=-")...)
 	if err != nil {
 		return err
 	}

@@ -38,10 +38,22 @@ func requirements() []requirement {
 	}
 }
 
+// testRequirements are what the tests need beside the lab: independent judges of cloud-configs, squid, and UEFI firmware.
+func testRequirements() []requirement {
+	return []requirement{
+		{pkg: "cloud-init", command: "cloud-init"},
+		{pkg: "python3-yaml", file: "/usr/lib/python3/dist-packages/yaml/__init__.py"},
+		{pkg: "squid", file: "/usr/sbin/squid"},
+		{pkg: "ovmf", file: "/usr/share/OVMF/OVMF_CODE_4M.fd"},
+	}
+}
+
 // MissingPackages are the Debian packages that the lab needs and this machine lacks.
-func MissingPackages() []string {
+func MissingPackages() []string { return missing(requirements()) }
+
+func missing(all []requirement) []string {
 	var missing []string
-	for _, r := range requirements() {
+	for _, r := range all {
 		if r.command != "" && !hasCommand(r.command) || r.file != "" && !exists(r.file) {
 			missing = append(missing, r.pkg)
 		}
@@ -57,23 +69,32 @@ export DEBIAN_FRONTEND=noninteractive
 apt-get -qq update
 apt-get -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 install "$@"`
 
-// InstallPackages installs with apt-get what is missing. It fails with one clear line when it may not or cannot.
+// InstallPackages installs with apt-get what the lab needs and is missing. It fails with one clear line when it may not or cannot.
 func InstallPackages(ctx context.Context, log func(format string, args ...any)) error {
-	missing := MissingPackages()
-	if len(missing) == 0 {
+	return install(ctx, requirements(), log)
+}
+
+// InstallTestPackages is InstallPackages for the lab and the tests around it.
+func InstallTestPackages(ctx context.Context, log func(format string, args ...any)) error {
+	return install(ctx, slices.Concat(requirements(), testRequirements()), log)
+}
+
+func install(ctx context.Context, all []requirement, log func(format string, args ...any)) error {
+	lacking := missing(all)
+	if len(lacking) == 0 {
 		return nil
 	}
 	if os.Geteuid() != 0 || !hasCommand("apt-get") {
-		return fmt.Errorf("please install, as root: apt-get install %s", joined(missing))
+		return fmt.Errorf("please install, as root: apt-get install %s", joined(lacking))
 	}
 	started := time.Now()
-	log("installing %s", joined(missing))
+	log("installing %s", joined(lacking))
 	out, err := exec.CommandContext(ctx, "unshare", slices.Concat(
-		[]string{"--mount", "--propagation", "private", "sh", "-c", aptScript, "apt"}, missing)...).CombinedOutput()
+		[]string{"--mount", "--propagation", "private", "sh", "-c", aptScript, "apt"}, lacking)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("apt-get install %s: %w: %s", joined(missing), err, tail(string(out)))
+		return fmt.Errorf("apt-get install %s: %w: %s", joined(lacking), err, tail(string(out)))
 	}
-	if still := MissingPackages(); len(still) > 0 {
+	if still := missing(all); len(still) > 0 {
 		return fmt.Errorf("apt-get went well, but %s cannot be found", joined(still))
 	}
 	log("installed (%.0fs)", time.Since(started).Seconds())

@@ -53,6 +53,13 @@ func (l *Lab) startProcess(name string, argv ...string) (*process, error) {
 	return p, nil
 }
 
+// contained runs a program in a process namespace of its own, as a child of bash. For daemons that give up privileges: by that they
+// lose the parent-death signal, while bash keeps it, and takes the whole namespace along.
+func contained(argv ...string) []string {
+	return append([]string{"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc",
+		"bash", "-c", `"$@"; exit $?`, "contained"}, argv...) // not the last command, or bash would become the program itself
+}
+
 // stop ends the process: politely first, unless grace is 0.
 func (p *process) stop(grace time.Duration) error {
 	if grace > 0 {

@@ -15,6 +15,7 @@ import (
 
 const usage = `usage: lab COMMAND [DIR]
   deps     install the missing Debian packages (apt-get, as root)
+  test-deps  the same, with what the tests need beside the lab
   build    build the control plane and the guest image into the cache
   up       start two hosts, the HTTP server and the control plane in the background; builds first
   run      the same in the foreground, until Ctrl-C
@@ -45,6 +46,8 @@ func command(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "deps":
 		return lab.InstallPackages(ctx, log)
+	case "test-deps":
+		return lab.InstallTestPackages(ctx, log)
 	case "build":
 		return build(ctx, log)
 	case "up":
