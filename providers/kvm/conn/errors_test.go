@@ -98,6 +98,9 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics()
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(m))
+	m.retain("kvm1")
+	m.retain("kvm2")
+	m.retain("kvm2")
 	m.connect("kvm1", nil)
 	m.connect("kvm2", &providers.Error{Kind: providers.Denied, Reason: ReasonHostKeyChanged})
 	m.disconnected("kvm2")
@@ -113,12 +116,15 @@ func TestMetrics(t *testing.T) {
 		"proxyard_libvirt_errors_total kvm1 not found":            1,
 		"proxyard_libvirt_rpc_duration_seconds kvm1 DomainCreate": 1,
 	}, series(t, r))
-	m.forget("kvm1")
-	m.forget("kvm2")
+	m.release("kvm1")
+	m.release("kvm2")
+	assert.Len(t, series(t, r), 2, "kvm2 has a successor under its name")
+	m.release("kvm2")
 	assert.Empty(t, series(t, r), "a removed host leaves no series")
 	var none *Metrics
 	none.connect("kvm1", nil) // counts nothing, breaks nothing
-	none.forget("kvm1")
+	none.retain("kvm1")
+	none.release("kvm1")
 }
 
 // series gathers "name label values…" and the value or, of a histogram, the sum.

@@ -12,7 +12,7 @@ import (
 	"github.com/proxyard/proxyard/providers"
 )
 
-// Host is one libvirt host. Its methods are safe for concurrent use. Start and Close are called once each.
+// Host is one libvirt host. Its methods are safe for concurrent use. Start is called once.
 type Host struct {
 	cfg      Config
 	endpoint endpoint
@@ -51,7 +51,7 @@ type State struct {
 	Connects int
 }
 
-// New checks the configuration; it does not touch the network.
+// New checks the configuration; it does not touch the network. The caller owes a Close.
 //
 // Errors: Invalid with reason InvalidURI or CredentialsInvalid. They hold no secret.
 func New(cfg Config) (*Host, error) {
@@ -72,6 +72,7 @@ func New(cfg Config) (*Host, error) {
 	if h.hook == nil {
 		h.hook = noHook{}
 	}
+	cfg.Metrics.retain(cfg.Name)
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.agent = &side{host: h, slots: make(chan struct{}, maxAgentCalls), opening: make(chan struct{}, 1)}
 	h.events = newEventQueue()
@@ -104,18 +105,24 @@ func (h *Host) Start(onEvent func(Event)) {
 	}
 }
 
-// Close ends all connections and calls and waits for the goroutines of this Host, which includes functions given to Call.
+// Close ends all connections and calls and waits for the goroutines of this Host, which includes functions given to Call. A
+// second Close only waits.
 func (h *Host) Close() {
+	defer h.tasks.Wait()
 	h.mu.Lock()
+	before := h.closed
 	h.closed = true
 	h.mu.Unlock()
+	if before {
+		return
+	}
 	h.cancel(errClosed)
 	h.agent.drop(errClosed)
 	if l := h.disconnected(classify(h.cfg.Name, "", errClosed)); l != nil {
 		l.guard.fail(errClosed)
 	}
-	h.tasks.Wait()
-	h.cfg.Metrics.forget(h.cfg.Name)
+	h.tasks.Wait() // no series comes back after this
+	h.cfg.Metrics.release(h.cfg.Name)
 }
 
 // enter counts a goroutine for Close to wait for; false when it is too late. tasks.Done ends it.
@@ -229,7 +236,9 @@ func (h *Host) disconnected(err error) *link {
 	if reason := providers.OutcomeOf(err).Reason; reason != before && !h.closed {
 		h.cfg.Log.Warn("not connected", "reason", reason, "error", err)
 	}
-	h.cfg.Metrics.disconnected(h.cfg.Name)
+	if !h.closed { // another Host of this name may be connected by now
+		h.cfg.Metrics.disconnected(h.cfg.Name)
+	}
 	return l
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/digitalocean/go-libvirt"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -211,4 +212,20 @@ func TestEventsOfManyDomainsBecomeOne(t *testing.T) {
 	q.push(libvirt.UUID{1})
 	q.push(libvirt.UUID{1})
 	assert.Equal(t, []Event{{Kind: Lifecycle, UUID: libvirt.UUID{1}}}, q.take())
+}
+
+func TestRotationKeepsTheSuccessorsMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMetrics()
+		r := prometheus.NewPedanticRegistry()
+		require.NoError(t, r.Register(m))
+		use := func(c *Config) { c.Metrics = m }
+		d := &daemon{}
+		old := d.host(t, use)
+		started(t, old)
+		successor := d.host(t, use)
+		started(t, successor)
+		old.Close()
+		assert.InDelta(t, 1, series(t, r)["proxyard_libvirt_connected kvm1"], 0)
+	})
 }

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,13 +17,18 @@ type Metrics struct {
 	latency  *prometheus.HistogramVec
 	flying   *prometheus.GaugeVec
 	errors   *prometheus.CounterVec
+
+	mu sync.Mutex
+	// hosts counts the Hosts of each name: while credentials rotate there are two.
+	hosts map[string]int
 }
 
 // NewMetrics makes the metrics; it registers nothing.
 func NewMetrics() *Metrics {
 	name := func(n string) string { return prometheus.BuildFQName("proxyard", "libvirt", n) }
 	return &Metrics{
-		up: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("connected"), Help: "1 while the host answers, else 0."}, []string{"host"}),
+		hosts: map[string]int{},
+		up:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("connected"), Help: "1 while the host answers, else 0."}, []string{"host"}),
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: name("connects_total"),
 			Help: "Attempts to open the main connection, by result: ok, or the reason of the failure.",
@@ -99,11 +105,27 @@ func (m *Metrics) inFlight(host, connection string, n float64) {
 	}
 }
 
-// forget drops what is known of a host that was removed.
-func (m *Metrics) forget(host string) {
+// retain says that there is a Host of that name.
+func (m *Metrics) retain(host string) {
 	if m == nil {
 		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hosts[host]++
+}
+
+// release undoes one retain; with the last one it drops the host's series.
+func (m *Metrics) release(host string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hosts[host]--; m.hosts[host] > 0 {
+		return
+	}
+	delete(m.hosts, host)
 	for _, v := range m.vecs() {
 		v.DeletePartialMatch(prometheus.Labels{"host": host})
 	}
