@@ -40,7 +40,7 @@ func startManager(t *testing.T, probeURL string) *simulated.Provider {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- start(ctx, shared.account, o, log.Log, provider, provider) }()
+	go func() { ended <- start(ctx, shared.account, o, log.Log, provider) }()
 	t.Cleanup(func() {
 		stop()
 		assert.NoError(t, <-ended, "a graceful stop is no error")

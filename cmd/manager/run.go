@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -52,15 +53,33 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("provider kvm: %w", err)
 	}
-	// Reconciles have ended when start returns: nobody uses the provider any more.
-	defer provider.Close()
+	defer provider.Close() // for a manager that never led; a leader closes it while it still holds the lease
 	logger.Info("starting", "version", version, "clusterID", o.clusterID, "namespace", o.namespace)
-	return start(ctx, config, o, logger, provider, provider)
+	return start(ctx, config, o, logger, provider)
 }
 
-// start runs the controllers over the given providers; hosts is the one of them that takes the Hypervisors.
-func start(ctx context.Context, config *rest.Config, o options, logger logr.Logger, hosts providers.HostSource, all ...providers.Provider) error {
-	registry, err := providers.NewRegistry(all...)
+// hostProvider is a provider whose machines live on the Hypervisors' hosts, and which can be closed.
+type hostProvider interface {
+	providers.Provider
+	providers.HostSource
+	Close()
+}
+
+// closer ends what the provider does in the background before the lease goes to the next leader: two managers must not work
+// on one host.
+type closer struct{ provider hostProvider }
+
+func (c closer) NeedLeaderElection() bool { return true }
+
+func (c closer) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.provider.Close()
+	return nil
+}
+
+// start runs the controllers over the provider.
+func start(ctx context.Context, config *rest.Config, o options, logger logr.Logger, provider hostProvider) error {
+	registry, err := providers.NewRegistry(provider)
 	if err != nil {
 		return err
 	}
@@ -71,7 +90,10 @@ func start(ctx context.Context, config *rest.Config, o options, logger logr.Logg
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index proxies: %w", err)
 	}
-	if err := setUp(mgr, o, hosts, registry); err != nil {
+	if err := setUp(mgr, o, provider, registry); err != nil {
+		return err
+	}
+	if err := mgr.Add(closer{provider}); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -158,5 +180,5 @@ func newLogger(o options) logr.Logger {
 	if o.logFormat == "console" {
 		encoder = zap.ConsoleEncoder()
 	}
-	return zap.New(zap.Level(o.logLevel), encoder)
+	return zap.New(zap.Level(o.logLevel), encoder, func(z *zap.Options) { z.TimeEncoder = zapcore.RFC3339NanoTimeEncoder })
 }

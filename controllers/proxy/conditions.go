@@ -118,7 +118,7 @@ func booted(s *scope) metav1.Condition {
 	switch {
 	case s.report != nil:
 		return bootedFrom(*s.report)
-	case old != nil && !s.remade:
+	case old != nil && !s.remade && old.Reason != v1alpha1.ReasonPending:
 		return conditions.New(kind, old.Status, old.Reason, old.Message)
 	case s.unreached(kind):
 		return s.pending(kind)
