@@ -41,6 +41,7 @@ type guard struct {
 	head    []byte
 	headBuf [headerLen]byte
 	body    int64
+	walk    *walker // of the current frame, nil when its answer holds no lengths
 
 	out outgoing
 }
@@ -113,11 +114,34 @@ func (g *guard) Read(p []byte) (int, error) {
 	n, err := g.in.Read(p[:min(int64(len(p)), g.body)])
 	g.body -= int64(n)
 	g.lastIn.Store(time.Now().UnixNano())
-	if n == 0 && err != nil {
+	if n > 0 {
+		err = g.follow(p[:n])
+	}
+	if err != nil {
+		g.endWalk()
 		g.fail(err)
 		return 0, guardError{g.cause()}
 	}
 	return n, nil
+}
+
+// follow checks a piece of a body against the shape of its answer.
+func (g *guard) follow(piece []byte) error {
+	if g.walk == nil {
+		return nil
+	}
+	err := g.walk.feed(piece)
+	if g.body == 0 {
+		g.endWalk()
+	}
+	return err
+}
+
+func (g *guard) endWalk() {
+	if g.walk != nil {
+		g.walk.stop()
+		g.walk = nil
+	}
 }
 
 // nextFrame takes one frame from the wire and either lets it pass or deals with it here.
@@ -145,6 +169,9 @@ func (g *guard) nextFrame() error {
 	}
 	if pass {
 		g.head, g.body = buf, int64(h.length)-headerLen
+		if t := shapeOf(h); t != nil && g.body > 0 {
+			g.walk = newWalker(t, g.body)
+		}
 		return nil
 	}
 	return g.unexpected(h)

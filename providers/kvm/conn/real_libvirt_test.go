@@ -35,6 +35,7 @@ func TestRealHost(t *testing.T) {
 	t.Run("transports", r.transports)
 	t.Run("refusals", r.refusals)
 	t.Run("errors", r.errors)
+	t.Run("answers", r.answers)
 	t.Run("transfers", r.transfers)
 	t.Run("libvirtd killed and started", r.killed)
 	t.Run("libvirtd stopped", r.stopped)
@@ -96,6 +97,65 @@ func (r realHost) errors(t *testing.T) {
 		return err
 	})
 	requireReason(t, err, providers.Denied, ReasonReadOnlySocket)
+}
+
+// answers takes every answer whose lengths the guard follows: none of a real daemon may be refused.
+func (r realHost) answers(t *testing.T) {
+	h, ev := start(t, r.tcp())
+	r.expectEvent(t, ev)
+	r.volume(t, h, "answers")
+	checkAnswers(t, h, r.lab.Pool, r.lab.Network)
+}
+
+// checkAnswers needs a pool with a volume, an active network and a domain.
+func checkAnswers(t *testing.T, h *Host, poolName, networkName string) {
+	t.Helper()
+	err := Do(t.Context(), h, "everything", func(c *libvirt.Libvirt) error {
+		domains, _, err := c.ConnectListAllDomains(1, 0)
+		require.NoError(t, err)
+		require.NotEmpty(t, domains)
+		_, err = c.DomainLookupByUUID(domains[0].UUID)
+		require.NoError(t, err)
+		_, err = c.DomainLookupByName(domains[0].Name)
+		require.NoError(t, err)
+		doc, err := c.DomainGetXMLDesc(domains[0], 0)
+		require.NoError(t, err)
+		_, err = c.DomainDefineXMLFlags(doc, 0)
+		require.NoError(t, err)
+		stats, err := c.ConnectGetAllDomainStats(nil, 0, 0)
+		require.NoError(t, err)
+		assert.NotEmpty(t, stats)
+		_, err = c.DomainInterfaceAddresses(domains[0], 0, 0)
+		require.Error(t, err) // not running; the refusal has a shape too
+		pools, _, err := c.ConnectListAllStoragePools(1, 0)
+		require.NoError(t, err)
+		require.NotEmpty(t, pools)
+		pool, err := c.StoragePoolLookupByName(poolName)
+		require.NoError(t, err)
+		_, err = c.StoragePoolGetXMLDesc(pool, 0)
+		require.NoError(t, err)
+		volumes, _, err := c.StoragePoolListAllVolumes(pool, 1, 0)
+		require.NoError(t, err)
+		require.NotEmpty(t, volumes)
+		_, err = c.StorageVolGetXMLDesc(volumes[0], 0)
+		require.NoError(t, err)
+		_, err = c.StorageVolGetPath(volumes[0])
+		require.NoError(t, err)
+		_, _, err = c.ConnectListAllNetworks(1, 0)
+		require.NoError(t, err)
+		network, err := c.NetworkLookupByName(networkName)
+		require.NoError(t, err)
+		_, err = c.NetworkGetXMLDesc(network, 0)
+		require.NoError(t, err)
+		_, _, err = c.NetworkGetDhcpLeases(network, nil, 1, 0)
+		require.NoError(t, err)
+		_, err = c.ConnectGetCapabilities()
+		require.NoError(t, err)
+		_, err = c.ConnectGetHostname()
+		return err
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 1, h.State().Connects)
 }
 
 func (r realHost) volume(t *testing.T, h *Host, name string) libvirt.StorageVol {
