@@ -86,7 +86,7 @@ func (s *Stack) buildManager(ctx context.Context) (err error) {
 		return err
 	}
 	s.binary = filepath.Join(s.Lab.Dir(), "manager")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", s.binary, "./cmd/manager")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", s.binary, "./cmd/manager")
 	cmd.Dir, cmd.Env = s.root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the manager: %w: %s", err, out)
