@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -41,7 +42,12 @@ type guard struct {
 	head    []byte
 	headBuf [headerLen]byte
 	body    int64
-	walk    *walker // of the current frame, nil when its answer holds no lengths
+	// early holds stream frames that came before the reply of their call: libvirtd sends both from different threads, and
+	// go-libvirt would take the first frame for the reply and lose its data. replay is set once that reply has passed.
+	early  bytes.Buffer
+	replay bool
+
+	walk *walker // of the current frame, nil when its answer holds no lengths
 
 	out outgoing
 }
@@ -50,6 +56,8 @@ const (
 	// noisePerSecond is far above a busy host's events (a boot makes about ten).
 	noisePerSecond = 5000
 	readBuffer     = 32 << 10
+	// maxEarly is far above what was seen (one frame of 256 KiB).
+	maxEarly = 4 << 20
 	// maxEventFrame: more is a domain name that we cannot have given.
 	maxEventFrame = 4 << 10
 )
@@ -146,6 +154,11 @@ func (g *guard) endWalk() {
 
 // nextFrame takes one frame from the wire and either lets it pass or deals with it here.
 func (g *guard) nextFrame() error {
+	if g.replay {
+		g.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(g.early.Bytes())), g.in), readBuffer)
+		g.early.Reset()
+		g.replay = false
+	}
 	buf := g.headBuf[:] // nothing of it is left, see Read
 	// The length alone already tells a short banner from a frame; the rest of a header might never come.
 	start, err := g.in.Peek(4)
@@ -163,11 +176,14 @@ func (g *guard) nextFrame() error {
 		return err
 	}
 	g.lastIn.Store(time.Now().UnixNano())
-	pass, err := g.expected(h)
+	fate, err := g.expected(h)
 	if err != nil {
 		return err
 	}
-	if pass {
+	if fate == hold {
+		return g.hold(buf, int64(h.length)-headerLen)
+	}
+	if fate == pass {
 		g.head, g.body = buf, int64(h.length)-headerLen
 		if t := shapeOf(h); t != nil && g.body > 0 {
 			g.walk = newWalker(t, g.body)
@@ -177,25 +193,53 @@ func (g *guard) nextFrame() error {
 	return g.unexpected(h)
 }
 
+// hold keeps a stream frame until the reply of its call has passed.
+func (g *guard) hold(head []byte, body int64) error {
+	if int64(g.early.Len())+body > maxEarly {
+		return fmt.Errorf("%w: more than %d bytes of a stream before its reply", errNotLibvirt, maxEarly)
+	}
+	g.early.Write(head)
+	if _, err := io.CopyN(&g.early, g.in, body); err != nil {
+		return fmt.Errorf("%w within a frame", io.EOF)
+	}
+	return nil
+}
+
+// fate is what becomes of a frame.
+type fate int
+
+const (
+	drop fate = iota // nobody waits for it
+	pass
+	hold // somebody waits for it, but for another one first
+)
+
 // expected tells whether a call waits for this frame, and forgets the call with its last one.
-func (g *guard) expected(h header) (bool, error) {
+func (g *guard) expected(h header) (fate, error) {
 	if h.kind == typeMessage || h.program == programKeepalive {
-		return false, nil
+		return drop, nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	call, ok := g.waiting[h.serial]
 	if !ok {
-		return false, nil
+		return drop, nil
+	}
+	if h.kind == typeStream && !call.streaming && call.hasStream() {
+		return hold, nil
 	}
 	last, err := call.next(h)
+	if err != nil {
+		return drop, err
+	}
+	g.replay = g.replay || h.kind == typeReply && g.early.Len() > 0
 	if last {
 		delete(g.waiting, h.serial)
 	} else {
 		call.streaming = true
 		g.waiting[h.serial] = call
 	}
-	return err == nil, err
+	return pass, nil
 }
 
 // unexpected handles pings and events, and drops the rest.

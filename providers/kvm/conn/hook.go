@@ -14,7 +14,7 @@ type Hook interface {
 	After(ctx context.Context, host, procedure string, outcome error) error
 }
 
-// ErrCut, returned by a Hook, closes the connection as if it had been lost at that moment.
+// ErrCut closes the connection, when a Hook returns it, as if it had been lost at that moment.
 var ErrCut = errors.New("connection cut by the fault hook")
 
 // noHook is production.

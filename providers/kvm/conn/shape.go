@@ -9,46 +9,50 @@ import (
 	"github.com/digitalocean/go-libvirt"
 )
 
-// shapeOf gives the type of the answers that hold lengths, of all procedures that providers/kvm calls.
+// answers gives the type of the answers that hold lengths, by procedure, for all that providers/kvm calls.
 //
 // go-libvirt's decoder allocates what a length announces before it looks for the data, so one word of a hostile answer could
 // take all memory. The guard therefore follows such an answer as it passes, and ends the connection at a length that the rest
 // of the frame cannot hold.
+var answers = map[uint32]reflect.Type{
+	7:   reflect.TypeFor[string](), // capabilities
+	14:  reflect.TypeFor[string](), // XML of a domain
+	23:  reflect.TypeFor[libvirt.Domain](),
+	24:  reflect.TypeFor[libvirt.Domain](),
+	43:  reflect.TypeFor[string](),          // XML of a network
+	46:  reflect.TypeFor[libvirt.Network](), // by name
+	59:  reflect.TypeFor[string](),          // host name
+	66:  reflect.TypeFor[[]uint32](),        // kinds of authentication
+	84:  reflect.TypeFor[libvirt.StoragePool](),
+	88:  reflect.TypeFor[string](), // XML of a pool
+	93:  reflect.TypeFor[libvirt.StorageVol](),
+	95:  reflect.TypeFor[libvirt.StorageVol](),
+	97:  reflect.TypeFor[libvirt.StorageVol](),
+	99:  reflect.TypeFor[string](), // XML of a volume
+	100: reflect.TypeFor[string](), // path of a volume
+	162: reflect.TypeFor[string](), // CPU baseline
+	265: reflect.TypeFor[string](), // metadata of a domain
+	273: reflect.TypeFor[libvirt.ConnectListAllDomainsRet](),
+	281: reflect.TypeFor[libvirt.ConnectListAllStoragePoolsRet](),
+	282: reflect.TypeFor[libvirt.StoragePoolListAllVolumesRet](),
+	283: reflect.TypeFor[libvirt.ConnectListAllNetworksRet](),
+	341: reflect.TypeFor[libvirt.NetworkGetDhcpLeasesRet](),
+	344: reflect.TypeFor[libvirt.ConnectGetAllDomainStatsRet](),
+	350: reflect.TypeFor[libvirt.Domain](),
+	353: reflect.TypeFor[libvirt.DomainInterfaceAddressesRet](),
+}
+
+// shapeOf gives the type of what follows a header, nil when it holds no lengths.
 func shapeOf(h header) reflect.Type {
-	if h.kind == typeReply && h.status != statusOK || h.kind == typeStream && h.status != statusOK && h.status != statusContinue {
+	switch {
+	case h.status != statusOK && h.status != statusContinue:
 		return reflect.TypeFor[wireError]()
-	}
-	if h.kind != typeReply {
+	case h.kind != typeReply:
 		return nil
-	}
-	if h.program == programQEMU {
+	case h.program == programQEMU:
 		return reflect.TypeFor[libvirt.QEMUDomainAgentCommandRet]()
 	}
-	switch h.procedure {
-	case 7, 14, 43, 59, 88, 99, 100, 162, 265: // capabilities, hostname, CPU baseline, metadata, paths and XML
-		return reflect.TypeFor[string]()
-	case 23, 24, 350: // look up and define a domain
-		return reflect.TypeFor[libvirt.Domain]()
-	case 46, 84: // look up a network and a pool: name and UUID
-		return reflect.TypeFor[libvirt.StoragePool]()
-	case 93, 95, 97: // create and look up a volume
-		return reflect.TypeFor[libvirt.StorageVol]()
-	case 66:
-		return reflect.TypeFor[[]uint32]()
-	case 273:
-		return reflect.TypeFor[libvirt.ConnectListAllDomainsRet]()
-	case 281, 283: // pools and networks: names and UUIDs
-		return reflect.TypeFor[libvirt.ConnectListAllStoragePoolsRet]()
-	case 282:
-		return reflect.TypeFor[libvirt.StoragePoolListAllVolumesRet]()
-	case 341:
-		return reflect.TypeFor[libvirt.NetworkGetDhcpLeasesRet]()
-	case 344:
-		return reflect.TypeFor[libvirt.ConnectGetAllDomainStatsRet]()
-	case 353:
-		return reflect.TypeFor[libvirt.DomainInterfaceAddressesRet]()
-	}
-	return nil
+	return answers[h.procedure]
 }
 
 // wireError is the part of libvirt's error that go-libvirt decodes.

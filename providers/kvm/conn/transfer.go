@@ -229,7 +229,7 @@ type sink struct {
 
 func (s *sink) Write(p []byte) (int, error) {
 	if !s.open() || s.failure() != nil {
-		return len(p), nil
+		return len(p), nil //nolint:nilerr // the error goes to the caller of Download, see above
 	}
 	s.outside.Store(true)
 	n, err := s.w.Write(p)
@@ -242,5 +242,5 @@ func (s *sink) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	s.cancel(s.fail(err))
-	return len(p), nil //nolint:nilerr // the error goes to the caller of Download, see above
+	return len(p), nil
 }

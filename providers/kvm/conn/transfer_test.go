@@ -26,6 +26,8 @@ type volume struct {
 	aborted bool
 	// silent stops answering streams; fail ends an upload with a libvirt error after the first piece.
 	silent, fail bool
+	// early sends the first data of a download before the reply, as libvirtd does now and then.
+	early bool
 }
 
 func (v *volume) answer(c *client, h header, body []byte) bool {
@@ -33,14 +35,22 @@ func (v *volume) answer(c *client, h header, body []byte) bool {
 	defer v.mu.Unlock()
 	switch {
 	case h.procedure == procDownload && h.kind == typeCall:
+		rest := v.data.Bytes()
+		piece := func() {
+			n := min(len(rest), 64<<10)
+			c.frame(h.program, h.procedure, typeStream, h.serial, statusContinue, rest[:n])
+			rest = rest[n:]
+		}
+		if v.early {
+			piece()
+			piece()
+		}
 		c.reply(h, nil)
 		if v.silent {
 			return true
 		}
-		for rest := v.data.Bytes(); len(rest) > 0; {
-			n := min(len(rest), 64<<10)
-			c.frame(h.program, h.procedure, typeStream, h.serial, statusContinue, rest[:n])
-			rest = rest[n:]
+		for len(rest) > 0 {
+			piece()
 		}
 		c.frame(h.program, h.procedure, typeStream, h.serial, statusContinue, nil)
 		c.frame(h.program, h.procedure, typeStream, h.serial, statusOK, nil) // as libvirtd does: a second end
@@ -155,6 +165,7 @@ func TestDownload(t *testing.T) {
 	}{
 		"whole":        {reason: "the good case", w: &got},
 		"exact":        {reason: "the length is known", w: &got, length: 1 << 20},
+		"early data":   {reason: "go-libvirt takes it for the reply and loses it", w: &got, length: 1 << 20, volume: &volume{early: true}},
 		"too little":   {reason: "the volume is shorter", w: &got, length: 1<<20 + 1, kind: providers.Internal, cause: io.ErrUnexpectedEOF},
 		"broken":       {reason: "deadlocks go-libvirt", w: &broken{n: 100 << 10}, kind: providers.Internal, cause: errTest},
 		"never served": {reason: "the host stops", w: &got, volume: &volume{silent: true}, kind: providers.Unreachable, cause: errNoProgress},
