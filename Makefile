@@ -76,9 +76,8 @@ unit: ## Unit tests: seconds, only Go is needed (RACE=1 with the race detector).
 
 .PHONY: controlplane
 controlplane: ## Controllers against a real Kubernetes API server, built on the first run (minutes).
-	@program=$$($(LAB) build controlplane | tee /dev/stderr | sed -n 's/.*control plane //p'); \
-	  PROXYARD_CONTROLPLANE=$${program:?not built} \
-	  $(TOOLS)/lane.sh controlplane -count=1 -p=1 -tags=controlplane $(ARGS) ./controllers/...
+	@PROXYARD_CONTROLPLANE=$$($(LAB) controlplane) && export PROXYARD_CONTROLPLANE && \
+	  $(TOOLS)/lane.sh controlplane -count=1 -p=1 -tags=controlplane $(ARGS) ./cmd/manager/...
 
 .PHONY: libvirt
 libvirt: deps ## The kvm provider against real libvirtd, cloud-init and squid on this machine (Linux, root).

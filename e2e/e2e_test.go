@@ -43,19 +43,18 @@ func TestProxiesServe(t *testing.T) {
 	s := start(t)
 	require.NoError(t, s.Apply(t.Context(), "hypervisor-kvm1.yaml", "hypervisor-kvm2.yaml", "proxy-shop.yaml", "proxy-news.yaml"))
 
-	proxies := awaitReady(t, s)
-	require.Len(t, proxies, 2)
+	assert.Equal(t, []string{"lease"}, awaitAddress(t, s, "shop"), "kvm1's network knows leases, long before the agent is installed")
+	require.Len(t, awaitReady(t, s), 2)
+	proxies := awaitBooted(t, s)
 	for _, p := range proxies {
 		t.Run(p.Metadata.Name, func(t *testing.T) {
 			status, err := s.Request(t.Context(), p.Status.Endpoint)
 			require.NoError(t, err)
 			assert.Equal(t, http.StatusNoContent, status, "a request through squid")
-			assert.Equal(t, "done", p.Status.Boot.CloudInit, "cloud-init liked the whole document")
 			require.NotEmpty(t, p.Status.Addresses)
 		})
 	}
-	shop, news := byName(proxies, "shop"), byName(proxies, "news")
-	assert.Contains(t, sources(shop), "lease", "kvm1's network knows leases")
+	news := byName(proxies, "news")
 	assert.Equal(t, []string{"agent"}, sources(news), "a bridge knows none: the guest agent, added to the user's packages, told the address")
 	assert.True(t, strings.HasSuffix(news.Status.Endpoint, ":8888"), "spec.port: %s", news.Status.Endpoint)
 
@@ -76,6 +75,31 @@ func awaitReady(t *testing.T, s *stack.Stack) []stack.Proxy {
 		dumpManager(t, s)
 	}
 	require.NoError(t, err)
+	return proxies
+}
+
+// awaitAddress waits for the first address of a Proxy and gives its sources.
+func awaitAddress(t *testing.T, s *stack.Stack, name string) (from []string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		proxies, err := s.Proxies(t.Context())
+		from = sources(byName(proxies, name))
+		return err == nil && len(from) > 0
+	}, bootTime, 500*time.Millisecond, "an address of %s", name)
+	return from
+}
+
+// awaitBooted waits for cloud-init's own word, which the guest agent brings: squid may serve before cloud-init has ended.
+func awaitBooted(t *testing.T, s *stack.Stack) (proxies []stack.Proxy) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		proxies, err = s.Proxies(t.Context())
+		require.NoError(c, err)
+		for _, p := range proxies {
+			assert.Equal(c, "done", p.Status.Boot.CloudInit, "cloud-init of %s", p.Metadata.Name)
+		}
+	}, bootTime, time.Second, "cloud-init liked the whole document")
 	return proxies
 }
 

@@ -26,9 +26,8 @@ const testCluster = "4f1f7a53-6a8e-4a51-9a51-conformance"
 
 // TestConformance runs the contract's suite against two real libvirt daemons.
 func TestConformance(t *testing.T) {
-	hosts := startHosts(t)
 	images := serveImages(t)
-	h := harness{t: t, hosts: hosts, images: images}
+	h := harness{t: t, images: images}
 	// The image is on the host before the suite cuts creates: its own upload has tests of its own.
 	h.preload()
 	providertest.Run(t, providertest.Harness{
@@ -45,7 +44,6 @@ var createEffects = []string{"StorageVolCreateXML", "StorageVolCreateXML", "Stor
 
 type harness struct {
 	t      *testing.T
-	hosts  testHosts
 	images *imageServer
 }
 
@@ -55,7 +53,7 @@ func (h harness) new(t *testing.T, clusterID string) providers.Provider {
 
 func newProvider(t *testing.T, clusterID string, hook conn.Hook) *kvm.Provider {
 	t.Helper()
-	p, err := kvm.New(kvm.Options{ClusterID: clusterID, StopGrace: 300 * time.Millisecond, PollInterval: time.Second, Hook: hook, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	p, err := kvm.New(kvm.Options{ClusterID: clusterID, StopGrace: 300 * time.Millisecond, PollInterval: time.Second, Hook: hook, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
 	return p
@@ -63,10 +61,10 @@ func newProvider(t *testing.T, clusterID string, hook conn.Hook) *kvm.Provider {
 
 func (h harness) preload() {
 	p := newProvider(h.t, testCluster, nil)
-	for _, spec := range h.hosts.specs() {
+	for _, spec := range hosts.specs() {
 		require.NoError(h.t, p.SetHost(h.t.Context(), spec))
 	}
-	for i, spec := range h.hosts.specs() {
+	for i, spec := range hosts.specs() {
 		m := h.images.machine()
 		m.Tag, m.Host = providers.Tag{ClusterID: testCluster, Namespace: "conformance", Name: "preload", UID: fmt.Sprint("preload-", i)}, spec.Name
 		var st providers.Status
@@ -115,14 +113,14 @@ func (h harness) crashAfter(t *testing.T, k int) (providers.Provider, func() boo
 	return newProvider(t, testCluster, d), d.dead
 }
 
-func (h harness) setDown(_ *testing.T, host string, down bool) { h.hosts.host(host).setDown(h.t, down) }
+func (h harness) setDown(_ *testing.T, host string, down bool) { hosts.host(host).setDown(h.t, down) }
 
 func (h harness) stopInside(t *testing.T, m providers.Machine, _ providers.ProviderID) {
-	h.hosts.host(m.Host).virsh(t, "destroy", names(m).domain)
+	hosts.host(m.Host).virsh(t, "destroy", names(m).domain)
 }
 
 func (h harness) leftovers(t *testing.T, m providers.Machine) []string {
-	host, n := h.hosts.host(m.Host), names(m)
+	host, n := hosts.host(m.Host), names(m)
 	var out []string
 	for _, d := range strings.Fields(host.virsh(t, "list", "--all", "--uuid")) {
 		if d == n.uuid {
@@ -145,7 +143,7 @@ func names(m providers.Machine) machineNames {
 }
 
 func (h harness) plantForeign(t *testing.T, m providers.Machine, as providertest.Foreign) func(*testing.T) {
-	host, n := h.hosts.host(m.Host), names(m)
+	host, n := hosts.host(m.Host), names(m)
 	name, uuid := n.domain, "0f0f0f0f-0000-4000-8000-000000000001"
 	if as == providertest.SameIdentity {
 		name, uuid = "somebodys-vm", n.uuid
@@ -161,4 +159,11 @@ func (h harness) plantForeign(t *testing.T, m providers.Machine, as providertest
 		t.Helper()
 		require.Equal(t, before, look(t), "the foreign domain is as it was")
 	}
+}
+
+// contextOf is the test's context without its end, for clean-ups.
+func contextOf(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
+func isAny(err error, kinds ...providers.Kind) bool {
+	return slices.Contains(kinds, providers.KindOf(err))
 }

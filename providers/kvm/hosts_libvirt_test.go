@@ -3,36 +3,73 @@
 package kvm_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
 	"os"
-	"os/exec"
+	"os/signal"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/proxyard/proxyard/e2e/lab"
 	"github.com/proxyard/proxyard/providers"
 )
 
-type testHost struct{ name, uri, images string }
+// testHost is a lab host with the few acts that tests do behind the provider's back.
+type testHost struct{ *lab.Host }
 
 type testHosts []testHost
 
-func startHosts(t *testing.T) testHosts {
-	return testHosts{{"me1", "qemu+tcp://10.66.0.41/system", "/tmp/w/lab-me/hosts/me1/varlib/images"}, {"me2", "qemu+tcp://10.66.0.42/system", "/tmp/w/lab-me/hosts/me2/varlib/images"}}
+// hosts are those of this run: all tests of the package share the lab, since starting one costs seconds.
+var hosts testHosts
+
+func TestMain(m *testing.M) {
+	code, err := withLab(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
+func withLab(run func() int) (code int, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	l, err := lab.New(ctx, lab.Options{Wait: true, Log: log.Printf})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for i, name := range []string{"kvm1", "kvm2"} {
+		h, err := l.Host(ctx, lab.HostOptions{Name: name, N: 11 + i})
+		if err != nil {
+			return 0, err
+		}
+		hosts = append(hosts, testHost{h})
+	}
+	return run(), nil
+}
+
+// specs hands them to a provider: the first over ssh, the second over tcp.
 func (hs testHosts) specs() []providers.Host {
-	var out []providers.Host
-	for _, h := range hs {
-		out = append(out, providers.Host{Name: h.name, URI: h.uri, StoragePool: "default", Network: providers.Network{Name: "default"}, VirtType: providers.VirtTypeAuto})
+	out := make([]providers.Host, 0, len(hs))
+	for i, h := range hs {
+		spec := providers.Host{Name: h.Name, URI: h.TCP, StoragePool: h.Pool, Network: providers.Network{Name: h.Network}, VirtType: providers.VirtTypeAuto}
+		if i == 0 {
+			spec.URI, spec.Credentials = h.SSH, map[string][]byte{"ssh-privatekey": h.PrivateKey, "known_hosts": h.KnownHosts}
+		}
+		out = append(out, spec)
 	}
 	return out
 }
 
 func (hs testHosts) host(name string) testHost {
 	for _, h := range hs {
-		if h.name == name {
+		if h.Name == name {
 			return h
 		}
 	}
@@ -41,9 +78,10 @@ func (hs testHosts) host(name string) testHost {
 
 func (h testHost) virsh(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("virsh", append([]string{"-q", "-c", h.uri}, args...)...).CombinedOutput()
-	require.NoError(t, err, "virsh %v: %s", args, out)
-	return string(out)
+	// Also in clean-ups, when the context of the test has ended.
+	out, err := h.Virsh(context.WithoutCancel(t.Context()), args...)
+	require.NoError(t, err)
+	return out
 }
 
 func (h testHost) define(t *testing.T, xml string) {
@@ -54,23 +92,22 @@ func (h testHost) define(t *testing.T, xml string) {
 }
 
 func (h testHost) poolFiles(t *testing.T) []string {
-	entries, err := os.ReadDir(h.images)
+	t.Helper()
+	entries, err := os.ReadDir(h.PoolDir)
 	require.NoError(t, err)
-	var out []string
+	out := make([]string, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
 	return out
 }
 
+// setDown pulls the host's cable: packets are dropped, not refused.
 func (h testHost) setDown(t *testing.T, down bool) {
-	state := "up"
+	t.Helper()
 	if down {
-		state = "down"
+		require.NoError(t, h.LinkDown(context.WithoutCancel(t.Context())))
+		return
 	}
-	out, err := exec.Command("ip", "-n", h.name, "link", "set", "br0", state).CombinedOutput()
-	require.NoError(t, err, strings.TrimSpace(string(out)))
-	if !down {
-		_ = exec.Command("ip", "-n", h.name, "route", "add", "default", "via", "10.66.0.1").Run()
-	}
+	require.NoError(t, h.LinkUp(context.WithoutCancel(t.Context())))
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -17,6 +18,7 @@ const usage = `usage: lab COMMAND [DIR]
   deps     install the missing Debian packages (apt-get, as root)
   test-deps  the same, with what the tests need beside the lab
   build    build the control plane and the guest image into the cache
+  controlplane  build only the control plane, and print its path
   up       start two hosts, the HTTP server and the control plane in the background; builds first
   run      the same in the foreground, until Ctrl-C
   demo     up, with the manager and two Proxies that serve
@@ -42,7 +44,8 @@ func command(ctx context.Context, args []string) error {
 	if len(args) == 2 {
 		dir = args[1]
 	}
-	log := logger(time.Now())
+	started := time.Now()
+	log := logger(os.Stdout, started)
 	switch args[0] {
 	case "deps":
 		return lab.InstallPackages(ctx, log)
@@ -50,6 +53,8 @@ func command(ctx context.Context, args []string) error {
 		return lab.InstallTestPackages(ctx, log)
 	case "build":
 		return build(ctx, log)
+	case "controlplane":
+		return controlplane(ctx, started)
 	case "up":
 		return background(ctx, "run", dir, log)
 	case "demo":
@@ -68,10 +73,19 @@ func command(ctx context.Context, args []string) error {
 }
 
 // logger prints each line with the seconds since the start.
-func logger(started time.Time) func(format string, args ...any) {
+func logger(out io.Writer, started time.Time) func(format string, args ...any) {
 	return func(format string, args ...any) {
-		fmt.Printf("[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
+		_, _ = fmt.Fprintf(out, "[%5.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 	}
+}
+
+// controlplane needs only Go. Its progress goes to stderr, so that a script can take the path.
+func controlplane(ctx context.Context, started time.Time) error {
+	program, err := lab.BuildControlPlane(ctx, logger(os.Stderr, started))
+	if err == nil {
+		fmt.Println(program)
+	}
+	return err
 }
 
 func build(ctx context.Context, log func(string, ...any)) error {
