@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	libvirt "github.com/digitalocean/go-libvirt"
+
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/kvm/conn"
 	"github.com/proxyard/proxyard/providers/kvm/identity"
@@ -22,6 +24,9 @@ type host struct {
 	// machines serialises what is done to one machine; pool what changes the pool, which libvirt refuses to do twice at once.
 	machines keyedLock[identity.Machine]
 	pool     keyedLock[string]
+	// storage and network remember what the spec's names are on the host.
+	storage handle[libvirt.StoragePool]
+	network handle[libvirt.Network]
 
 	ctx    context.Context //nolint:containedctx // the lifetime of the background work, not of a call
 	cancel context.CancelFunc

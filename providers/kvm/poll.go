@@ -21,7 +21,7 @@ const (
 	pollTimeout = 15 * time.Second
 )
 
-// snapshot is what one poll saw. Its cost is two calls, three on the storage tick, whatever the number of domains.
+// snapshot is what one poll saw. Its cost is two calls, and two more on the storage tick, whatever the number of domains.
 type snapshot struct {
 	at      time.Time
 	states  map[identity.Machine]domainState
@@ -128,12 +128,12 @@ func (h *host) pollNetwork(ctx context.Context, next *snapshot) []lease {
 		return nil
 	}
 	rows, err := conn.Call(ctx, h.conn, "NetworkGetDhcpLeases", func(l *libvirt.Libvirt) ([]libvirt.NetworkDhcpLease, error) {
-		n, err := l.NetworkLookupByName(h.spec.Network.Name)
+		n, err := h.network.get(func() (libvirt.Network, error) { return l.NetworkLookupByName(h.spec.Network.Name) })
 		if err != nil {
 			return nil, err
 		}
 		rows, _, err := l.NetworkGetDhcpLeases(n, nil, 1, 0)
-		return rows, err
+		return rows, h.network.keep(err)
 	})
 	if err != nil && providers.KindOf(err) == providers.Unreachable {
 		return nil
@@ -156,16 +156,16 @@ func (h *host) pollStorage(ctx context.Context, next *snapshot) {
 		vols       []libvirt.StorageVol
 	}
 	got, err := conn.Call(ctx, h.conn, "StoragePoolListAllVolumes", func(l *libvirt.Libvirt) (pool, error) {
-		p, err := l.StoragePoolLookupByName(h.spec.StoragePool)
+		p, err := h.storage.get(func() (libvirt.StoragePool, error) { return l.StoragePoolLookupByName(h.spec.StoragePool) })
 		if err != nil {
 			return pool{}, err
 		}
 		var r pool
 		if _, r.size, _, r.free, err = l.StoragePoolGetInfo(p); err != nil {
-			return pool{}, err
+			return pool{}, h.storage.keep(err)
 		}
 		r.vols, _, err = l.StoragePoolListAllVolumes(p, 1, 0)
-		return r, err
+		return r, h.storage.keep(err)
 	})
 	if err != nil && providers.KindOf(err) == providers.Unreachable {
 		return
