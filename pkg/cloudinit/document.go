@@ -40,7 +40,10 @@ func parseConfig(field string, data []byte) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, d.checkConfig()
+	if err := d.checkConfig(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // parse reads exactly one YAML document as PyYAML does.
@@ -59,7 +62,10 @@ func parse(field string, data []byte) (*document, error) {
 	if err := d.checkTabs(); err != nil {
 		return nil, err
 	}
-	return d, d.checkNodes()
+	if err := d.checkNodes(); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 func (d *document) fault(line int, format string, args ...any) error {
@@ -134,13 +140,17 @@ func (d *document) checkCharacters() error {
 		return err
 	}
 	for i, r := range string(d.src) {
-		printable := r == '\t' || r == '\n' || r == '\r' || (r >= ' ' && r <= '~') || r == 0x85 ||
-			(r >= 0xa0 && r <= 0xd7ff) || (r >= 0xe000 && r <= 0xfffd && r != 0xfeff) || r >= 0x10000
-		if !printable {
+		if !printable(r) {
 			return d.fault(1+bytes.Count(d.src[:i], []byte("\n")), "the character U+%04X is not allowed in YAML: remove it, or write it as an escape in double quotes", r)
 		}
 	}
 	return nil
+}
+
+// printable is YAML 1.1's c-printable, without the byte order mark.
+func printable(r rune) bool {
+	return r == '\t' || r == '\n' || r == '\r' || (r >= ' ' && r <= '~') || r == 0x85 ||
+		(r >= 0xa0 && r <= 0xd7ff) || (r >= 0xe000 && r <= 0xfffd && r != 0xfeff) || r >= 0x10000
 }
 
 // breakAt is the length of the line break at offset i, 0 for none. YAML 1.1 has five kinds.

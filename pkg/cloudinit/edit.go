@@ -133,7 +133,6 @@ func (d *document) fillNull(e entry, _ []*yaml.Node) ([]edit, error) {
 		return []edit{{at, at, ": " + list}}, err
 	}
 	return []edit{{at, at, d.eol + d.indent(key.Line) + ": " + list}}, err // after "? key"
-
 }
 
 // colon is the offset after the colon of a key, or, where a key in braces has none, after the key.

@@ -95,7 +95,8 @@ func (d *document) brackets(list *yaml.Node) (open, last, end int) {
 		case c == '[' || c == '{':
 			depth++
 		case c == ']' || c == '}':
-			if depth--; depth == 0 {
+			depth--
+			if depth == 0 {
 				return open, last, i + 1
 			}
 		case c == ' ' || breakAt(d.src, i) > 0:

@@ -45,7 +45,8 @@ func (w *flowWriter) separate() {
 }
 
 func (w *flowWriter) write(n *yaml.Node) {
-	if w.budget--; w.budget < 0 {
+	w.budget--
+	if w.budget < 0 {
 		return
 	}
 	n = target(n)

@@ -61,7 +61,7 @@ func Classify(data []byte) Kind {
 		return Gzip
 	case isMIME(data):
 		return MIME
-	case len(strings.TrimLeftFunc(string(data), isSpace)) == 0:
+	case strings.TrimLeftFunc(string(data), isSpace) == "":
 		return Empty
 	}
 	start := beginning(data)
@@ -136,8 +136,9 @@ func checkGzip(field string, data []byte) error {
 	switch Classify(inner) {
 	case Unrecognised, Empty, Gzip:
 		return &Error{Field: field, Msg: "the gzip data holds nothing that cloud-init knows: the text inside must begin with #cloud-config or #!"}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // checkText refuses bytes that make cloud-init drop or damage a text document.

@@ -43,7 +43,8 @@ func (d *document) lookup(key string) (*yaml.Node, error) {
 func merged(n *yaml.Node, key string, budget *int) *yaml.Node {
 	var own, inherited *yaml.Node
 	for i := 0; i < len(n.Content); i += 2 {
-		if *budget--; *budget < 0 {
+		*budget--
+		if *budget < 0 {
 			return nil
 		}
 		k, v := target(n.Content[i]), target(n.Content[i+1])

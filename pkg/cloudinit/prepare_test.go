@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"errors"
 	"testing"
 	"unicode/utf16"
 
@@ -158,7 +157,7 @@ func TestPrepareRefuses(t *testing.T) {
 			for _, mode := range []cloudinit.AgentMode{cloudinit.AgentInstall, cloudinit.AgentNone} {
 				_, err := cloudinit.Prepare(cloudinit.Documents{UserData: []byte(c.data)}, mode)
 				var fault *cloudinit.Error
-				require.True(t, errors.As(err, &fault), "%v", err)
+				require.ErrorAs(t, err, &fault)
 				assert.Equal(t, "userData", fault.Field)
 				assert.Contains(t, fault.Msg, c.says)
 				if c.line > 0 {

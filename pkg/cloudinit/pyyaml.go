@@ -104,7 +104,8 @@ func validBase64(s string) bool {
 		case r > '~':
 			return false
 		case r == '=':
-			if pads++; digits%4 >= 2 && digits%4+pads >= 4 {
+			pads++
+			if digits%4 >= 2 && digits%4+pads >= 4 {
 				return true
 			}
 		case (r >= 'A' && r <= 'Z') || (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') || r == '+' || r == '/':
@@ -117,7 +118,7 @@ func validBase64(s string) bool {
 
 func validTime(s string) bool {
 	m := timestamp.FindStringSubmatch(s)
-	if m == nil || m[1] == "0000" {
+	if len(m) == 0 || m[1] == "0000" {
 		return false
 	}
 	if _, err := time.Parse("2006-1-2", m[1]+"-"+m[2]+"-"+m[3]); err != nil {

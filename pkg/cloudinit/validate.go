@@ -40,23 +40,29 @@ func (c *checker) check(n *yaml.Node, depth int) error {
 	if err := c.checkTag(n); err != nil {
 		return err
 	}
-	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			if err := c.checkKey(child, n.Content[i+1]); err != nil {
-				return err
-			}
-			if pyTag(child) == tagMerge || pyTag(child) == tagValue {
-				continue
-			}
-		}
-		if n.Style&yaml.FlowStyle != 0 && isPlain(child) && strings.HasSuffix(child.Value, ":") {
-			return c.fault(child.Line, "a colon stands before a comma or bracket, where cloud-init sees a key and other readers text: write a space after the colon, or put the text in quotes")
-		}
-		if err := c.check(child, depth+1); err != nil {
+	for i := range n.Content {
+		if err := c.checkChild(n, i, depth); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkChild checks the i-th node inside n, which lies at depth.
+func (c *checker) checkChild(n *yaml.Node, i, depth int) error {
+	child := n.Content[i]
+	if n.Kind == yaml.MappingNode && i%2 == 0 {
+		if err := c.checkKey(child, n.Content[i+1]); err != nil {
+			return err
+		}
+		if pyTag(child) == tagMerge || pyTag(child) == tagValue {
+			return nil
+		}
+	}
+	if n.Style&yaml.FlowStyle != 0 && isPlain(child) && strings.HasSuffix(child.Value, ":") {
+		return c.fault(child.Line, "a colon stands before a comma or bracket, where cloud-init sees a key and other readers text: write a space after the colon, or put the text in quotes")
+	}
+	return c.check(child, depth+1)
 }
 
 func isPlain(n *yaml.Node) bool {

@@ -54,8 +54,9 @@ func mayHoldConfig(k Kind) bool {
 	switch k {
 	case Empty, Script, Boothook:
 		return false
+	default:
+		return true
 	}
-	return true
 }
 
 func bootstrapConfig() ([]byte, error) {
@@ -99,7 +100,7 @@ const base64Line = 76
 
 func writeBase64(b *bytes.Buffer, data []byte) {
 	text := base64.StdEncoding.EncodeToString(data)
-	for len(text) > 0 {
+	for text != "" {
 		n := min(len(text), base64Line)
 		b.WriteString(text[:n] + "\n")
 		text = text[n:]

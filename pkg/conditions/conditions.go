@@ -16,7 +16,7 @@ func New(kind string, status metav1.ConditionStatus, reason, message string) met
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// True, False and Unknown build a condition of that status.
+// True builds a condition that is true.
 func True(kind, reason, message string) metav1.Condition {
 	return New(kind, metav1.ConditionTrue, reason, message)
 }

@@ -22,18 +22,29 @@ const (
 // Functions are the index functions by field.
 func Functions() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{
-		Hypervisor: func(o client.Object) []string {
-			if at := o.(*v1alpha1.Proxy).Status.Hypervisor; at != "" {
-				return []string{at}
+		Hypervisor: of(func(s *v1alpha1.ProxyStatus) []string {
+			if s.Hypervisor != "" {
+				return []string{s.Hypervisor}
 			}
 			return []string{Unplaced}
-		},
-		ProviderID: func(o client.Object) []string {
-			if id := o.(*v1alpha1.Proxy).Status.ProviderID; id != "" {
-				return []string{id}
+		}),
+		ProviderID: of(func(s *v1alpha1.ProxyStatus) []string {
+			if s.ProviderID != "" {
+				return []string{s.ProviderID}
 			}
 			return nil
-		},
+		}),
+	}
+}
+
+// of indexes a Proxy by what values finds in its status; nothing else is in an index of Proxies.
+func of(values func(*v1alpha1.ProxyStatus) []string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		p, ok := o.(*v1alpha1.Proxy)
+		if !ok {
+			return nil
+		}
+		return values(&p.Status)
 	}
 }
 

@@ -57,17 +57,17 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// connectRefusal is the proxy's answer to CONNECT when it was not 200.
-type connectRefusal struct {
+// refusalError is the proxy's answer to CONNECT when it was not 200.
+type refusalError struct {
 	status int
 	header http.Header
 }
 
-func (e *connectRefusal) Error() string { return fmt.Sprintf("CONNECT answered %d", e.status) }
+func (e *refusalError) Error() string { return fmt.Sprintf("CONNECT answered %d", e.status) }
 
 // classifyError judges a request that brought no response.
 func classifyError(err error) (Class, string) {
-	var refusal *connectRefusal
+	var refusal *refusalError
 	var dial *dialError
 	switch {
 	case errors.As(err, &refusal):

@@ -35,7 +35,7 @@ type Prober struct {
 	slots *semaphore.Weighted
 
 	mu    sync.Mutex
-	ctx   context.Context // nil before Start
+	ctx   context.Context //nolint:containedctx // Start's, for targets that are set while it runs; else nil
 	tasks map[string]*task
 	wg    sync.WaitGroup
 }
@@ -69,13 +69,14 @@ func (p *Prober) Start(ctx context.Context) error {
 	p.mu.Lock()
 	p.ctx = ctx
 	for key, t := range p.tasks {
-		p.launch(key, t)
+		p.launch(ctx, key, t)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
-	// launch looks at ctx under the lock: after this nothing is added to the group any more.
+	// From here on nothing is added to the group any more.
 	p.mu.Lock()
-	p.mu.Unlock() //nolint:staticcheck // a barrier, not a critical section
+	p.ctx = nil
+	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
 }
@@ -102,7 +103,7 @@ func (p *Prober) Set(key string, target Target, initial State) State {
 		}
 	}
 	p.tasks[key] = next
-	p.launch(key, next)
+	p.launch(p.ctx, key, next)
 	return next.state
 }
 
@@ -122,12 +123,12 @@ func (t *task) stop() {
 	}
 }
 
-// launch starts the task's goroutine when the prober runs. p.mu is held.
-func (p *Prober) launch(key string, t *task) {
-	if p.ctx == nil || p.ctx.Err() != nil {
+// launch starts the task's goroutine when the prober runs, which a nil base says it does not. p.mu is held.
+func (p *Prober) launch(base context.Context, key string, t *task) {
+	if base == nil || base.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(base)
 	t.cancel = cancel
 	p.wg.Go(func() {
 		defer cancel()

@@ -17,6 +17,7 @@ func target(address string) Target {
 
 // run gives fn a running prober in a bubble of synthetic time.
 func run(t *testing.T, o Options, fn func(*Prober)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		p := NewProber(o)
@@ -27,6 +28,11 @@ func run(t *testing.T, o Options, fn func(*Prober)) {
 		stop()
 		require.NoError(t, <-ended)
 	})
+}
+
+// pass lets d go by on the clock of the bubble, which takes no time.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // synthetic time
 }
 
 func always(class Class) func(context.Context, Target) Observation {
@@ -40,10 +46,10 @@ func TestProberProbesForLifeAtItsInterval(t *testing.T) {
 	count := func(context.Context, Target) Observation { n.Add(1); return Observation{Class: Success} }
 	run(t, Options{Concurrency: 1, Request: count, Control: count, Rand: half}, func(p *Prober) {
 		p.Set("x", target("1"), State{})
-		time.Sleep(10*time.Minute + time.Second)
+		pass(10*time.Minute + time.Second)
 		assert.Equal(t, int32(21), n.Load())
 		p.Forget("x")
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Equal(t, int32(21), n.Load(), "forgotten is forgotten")
 	})
 }
@@ -55,10 +61,10 @@ func TestProberTellsOfChangesOnly(t *testing.T) {
 	do := func(context.Context, Target) Observation { return Observation{Class: class.Load().(Class)} }
 	run(t, Options{Concurrency: 1, Request: do, Control: always(Success), Rand: half, Changed: func(string) { news.Add(1) }}, func(p *Prober) {
 		p.Set("x", target("1"), State{Health: HealthUnknown})
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Equal(t, int32(1), news.Load(), "120 equal probes are one news")
 		class.Store(Timeout)
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		assert.Equal(t, int32(2), news.Load())
 		assert.Equal(t, Unhealthy, p.Set("x", target("1"), State{}).Health)
 	})
@@ -71,7 +77,7 @@ func TestProberAsksTheTargetBeforeItCondemns(t *testing.T) {
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
 			p.Set(key, target(key), State{Health: Healthy, Class: Success})
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
 			s := p.Set(key, target(key), State{})
 			assert.Equal(t, Healthy, s.Health, "a broken target condemns nobody")
@@ -96,7 +102,7 @@ func TestProberBoundsItsConcurrency(t *testing.T) {
 		for i := range 20 {
 			p.Set(string(rune('a'+i)), target("1"), State{})
 		}
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		assert.Equal(t, int32(3), most.Load())
 	})
 }
@@ -104,7 +110,7 @@ func TestProberBoundsItsConcurrency(t *testing.T) {
 func TestProberForgetsTheVerdictWithTheAddress(t *testing.T) {
 	run(t, Options{Concurrency: 1, Request: always(Success), Control: always(Success), Rand: half}, func(p *Prober) {
 		p.Set("x", target("1"), State{})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		changed := target("1")
 		changed.Interval = time.Hour
 		assert.Equal(t, Healthy, p.Set("x", changed, State{}).Health, "another interval is about the same proxy")
@@ -119,7 +125,7 @@ func TestProberSetBeforeStartAndVerdictOfAnEarlierProcess(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.Start(ctx) }()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		assert.Equal(t, Success, p.Set("x", target("1"), State{}).Class)
 		stop()
 		require.NoError(t, <-ended)

@@ -62,7 +62,7 @@ func newRequest(ctx context.Context, target string) (*http.Request, error) {
 	query := u.Query()
 	query.Set("proxyard", rand.Text())
 	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func newTransport(proxy *url.URL) *http.Transport {
 		t.Proxy = http.ProxyURL(proxy)
 		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
 			if res.StatusCode != http.StatusOK {
-				return &connectRefusal{status: res.StatusCode, header: res.Header}
+				return &refusalError{status: res.StatusCode, header: res.Header}
 			}
 			return nil
 		}

@@ -67,9 +67,9 @@ func TestGate(t *testing.T) {
 	g := NewGate(time.Second, 4*time.Second, func() time.Time { return now })
 	_, closed := g.Closed("x", 1)
 	assert.False(t, closed)
-	for _, want := range []time.Duration{1, 2, 4, 4} {
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		r := g.Close("x", 1, Retry("R", errBoom, 0))
-		assert.Equal(t, want*time.Second, r.After, "later and later, up to the bound")
+		assert.Equal(t, want, r.After, "later and later, up to the bound")
 	}
 	now = now.Add(time.Second)
 	r, closed := g.Closed("x", 1)
