@@ -15,19 +15,24 @@ import (
 var version = "dev"
 
 func main() {
+	if err := runCommand(); err != nil {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+		os.Exit(1)
+	}
+}
+
+// runCommand runs the manager as the command line says, until a signal or an error.
+func runCommand() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	opts, err := parseFlags(os.Args[1:], os.Getenv)
 	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		// A second signal ends the process at once.
-		context.AfterFunc(ctx, stop)
-		err = run(ctx, opts)
+		return nil
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "manager:", err)
-		os.Exit(1)
+		return err
 	}
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	return run(ctx, opts)
 }

@@ -24,7 +24,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	if err := mgr.Add(subscriber{r}); err != nil {
 		return err
 	}
-	ours := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	// Our own status writes wake us once more, on purpose: a reconcile that ran meanwhile may have read the cache from before the
+	// write and found nothing to change in it. The extra one costs no call to a host and writes nothing.
+	ours := predicate.ResourceVersionChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.Hypervisor{}, builder.WithPredicates(ours)).
 		Watches(&v1alpha1.Proxy{}, handler.EnqueueRequestsFromMapFunc(onProxy), builder.WithPredicates(placementChanged())).

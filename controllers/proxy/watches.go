@@ -31,7 +31,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	if err := mgr.Add(subscriber{r}); err != nil {
 		return err
 	}
-	ours := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	// Our own status writes wake us once more, on purpose: a reconcile that ran meanwhile may have read the cache from before the
+	// write and found nothing to change in it. The extra one costs no call to a host and writes nothing.
+	ours := predicate.ResourceVersionChangedPredicate{}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&v1alpha1.Proxy{}, builder.WithPredicates(ours)).
 		Watches(&v1alpha1.Hypervisor{}, handler.EnqueueRequestsFromMapFunc(r.onHypervisor), builder.WithPredicates(hypervisorChanged())).
@@ -49,13 +51,19 @@ var _ manager.LeaderElectionRunnable = subscriber{}
 func (subscriber) NeedLeaderElection() bool { return true }
 
 func (s subscriber) Start(ctx context.Context) error {
+	var subscriptions []func()
+	defer func() {
+		for _, end := range subscriptions {
+			end()
+		}
+	}()
 	for _, name := range s.r.Providers.Names() {
 		p, err := s.r.Providers.Get(name)
 		if err != nil {
 			return err
 		}
 		if source, ok := p.(providers.EventSource); ok {
-			defer source.Subscribe(s.r.moves.Add)()
+			subscriptions = append(subscriptions, source.Subscribe(s.r.moves.Add))
 		}
 	}
 	<-ctx.Done()
