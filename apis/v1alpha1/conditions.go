@@ -99,8 +99,8 @@ const (
 	ReasonProxyUnreachable = "ProxyUnreachable"
 	// ReasonAuthRejected: the proxy rejects the credentials of spec.access.credentialsRef (407).
 	ReasonAuthRejected = "AuthRejected"
-	// ReasonAclDenied: the proxy forbids the probe (403): allow health.url or the manager's address in its configuration.
-	ReasonAclDenied = "AclDenied"
+	// ReasonACLDenied: the proxy forbids the probe (403): allow health.url or the manager's address in its configuration.
+	ReasonACLDenied = "AclDenied"
 	// ReasonUpstreamUnreachable: the proxy answers and cannot reach or resolve the target.
 	ReasonUpstreamUnreachable = "UpstreamUnreachable"
 	// ReasonTimeout: the proxy took the request and gave no answer within health.timeout.

@@ -61,7 +61,7 @@ func (u usage) amount() *v1alpha1.HypervisorResources { return amount(u.cpu, u.m
 
 func amount(cpu, memory, storage int64) *v1alpha1.HypervisorResources {
 	return &v1alpha1.HypervisorResources{
-		CPU:     int32(min(cpu, 1<<30)), //nolint:gosec // bounded right here
+		CPU:     int32(min(cpu, 1<<30)),
 		Memory:  *resource.NewQuantity(memory, resource.BinarySI),
 		Storage: *resource.NewQuantity(storage, resource.BinarySI),
 	}

@@ -86,7 +86,7 @@ func describe(next *v1alpha1.HypervisorStatus, s *scope) {
 		next.Allocatable = allocatable(o.Capacity, s.hv.Spec.Overcommit, *s.usage)
 	}
 	if !o.LastSeen.IsZero() {
-		next.ImagesCached = int32(min(o.Images, 1<<30)) //nolint:gosec // bounded right here
+		next.ImagesCached = int32(min(o.Images, 1<<30))
 	}
 }
 

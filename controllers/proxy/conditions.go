@@ -176,10 +176,10 @@ func healthy(s *scope) metav1.Condition {
 func healthyFrom(state probe.State) metav1.Condition {
 	const kind = v1alpha1.ConditionHealthy
 	reason, message := string(state.Class), state.Message
-	switch {
-	case state.Class == "":
+	switch state.Class {
+	case "":
 		reason, message = v1alpha1.ReasonProbing, "the first probe is under way"
-	case state.Class == probe.Success:
+	case probe.Success:
 		reason, message = v1alpha1.ReasonProbeSucceeded, "requests through the proxy give the expected answer"
 	}
 	switch state.Health {

@@ -40,6 +40,7 @@ func (r *Reconciler) schedule(ctx context.Context, s *scope) steps.Result {
 		return steps.Failed(err)
 	}
 	switch decision.Outcome {
+	case placement.Placed:
 	case placement.NodeNotFound:
 		return steps.Wait(v1alpha1.ReasonHypervisorNotFound, decision.Message, resync)
 	case placement.NodeNotReady:

@@ -137,7 +137,7 @@ func probeStatus(s *scope, now metav1.Time) *v1alpha1.ProxyProbe {
 		next.Latency = &metav1.Duration{Duration: max(s.probe.Latency.Round(latencyGrain), latencyGrain)}
 	}
 	if s.probe.Health == probe.Unhealthy {
-		next.ConsecutiveFailures = int32(min(s.probe.Failures, 1<<30)) //nolint:gosec // bounded right here
+		next.ConsecutiveFailures = int32(min(s.probe.Failures, 1<<30))
 	}
 	return next
 }
@@ -155,9 +155,7 @@ func phase(s *scope, now []metav1.Condition) v1alpha1.ProxyPhase {
 		return v1alpha1.PhaseDeleting
 	case status(v1alpha1.ConditionReady) == metav1.ConditionTrue:
 		return v1alpha1.PhaseReady
-	case s.outcome.Result.Verdict == steps.VerdictStalled,
-		s.machine != nil && s.machine.State == providers.StateFailed,
-		status(v1alpha1.ConditionBooted) == metav1.ConditionFalse && bootFailed(s):
+	case failed(s), status(v1alpha1.ConditionBooted) == metav1.ConditionFalse && bootFailed(s):
 		return v1alpha1.PhaseFailed
 	case status(v1alpha1.ConditionScheduled) != metav1.ConditionTrue:
 		return v1alpha1.PhasePending
@@ -172,6 +170,10 @@ func phase(s *scope, now []metav1.Condition) v1alpha1.ProxyPhase {
 	default:
 		return v1alpha1.PhaseProvisioning
 	}
+}
+
+func failed(s *scope) bool {
+	return s.outcome.Result.Verdict == steps.VerdictStalled || (s.machine != nil && s.machine.State == providers.StateFailed)
 }
 
 func notRunning(state providers.State) bool {

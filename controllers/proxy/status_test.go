@@ -77,7 +77,7 @@ func TestEveryReasonIsAValidOne(t *testing.T) {
 		probe.TargetRefused, probe.TargetInvalid, probe.TargetUnavailable,
 	} {
 		assert.Contains(t, []string{
-			v1alpha1.ReasonProxyUnreachable, v1alpha1.ReasonAuthRejected, v1alpha1.ReasonAclDenied, v1alpha1.ReasonUpstreamUnreachable,
+			v1alpha1.ReasonProxyUnreachable, v1alpha1.ReasonAuthRejected, v1alpha1.ReasonACLDenied, v1alpha1.ReasonUpstreamUnreachable,
 			v1alpha1.ReasonTimeout, v1alpha1.ReasonWrongContent, v1alpha1.ReasonTargetRefused, v1alpha1.ReasonTargetInvalid,
 			v1alpha1.ReasonProbeTargetUnavailable,
 		}, string(class), "a class of a probe is a documented reason")
