@@ -78,7 +78,7 @@ func (a artifact) get(ctx context.Context, log func(string, ...any)) (string, er
 func digest(inputs []string) string {
 	hash := sha256.New()
 	for _, input := range inputs {
-		fmt.Fprintf(hash, "%d\n%s", len(input), input) // the length keeps "ab","c" apart from "a","bc"
+		_, _ = fmt.Fprintf(hash, "%d\n%s", len(input), input) // the length keeps "ab","c" apart from "a","bc"
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }

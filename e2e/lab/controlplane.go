@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -78,14 +77,14 @@ func moduleRoot() (string, error) {
 // sourceFiles gives names and contents of all files of a folder: what a build from it depends on.
 func sourceFiles(dir string) ([]string, error) {
 	var inputs []string
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	files := os.DirFS(dir)
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(path)
-		relative, relErr := filepath.Rel(dir, path)
-		inputs = append(inputs, relative, string(data))
-		return errors.Join(err, relErr)
+		data, err := fs.ReadFile(files, path)
+		inputs = append(inputs, path, string(data))
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sources in %q: %w", dir, err)

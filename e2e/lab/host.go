@@ -138,9 +138,13 @@ func (h *Host) defineResources(ctx context.Context, n int) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"net-define", network}, {"net-start", h.Network}, {"net-autostart", h.Network},
+		{"net-define", network},
+		{"net-start", h.Network},
+		{"net-autostart", h.Network},
 		{"pool-define-as", h.Pool, "dir", "--target", "/var/lib/libvirt/images"},
-		{"pool-build", h.Pool}, {"pool-start", h.Pool}, {"pool-autostart", h.Pool},
+		{"pool-build", h.Pool},
+		{"pool-start", h.Pool},
+		{"pool-autostart", h.Pool},
 	} {
 		if _, err := h.Virsh(ctx, args...); err != nil {
 			return err

@@ -74,8 +74,9 @@ func (l *Lab) startDNSMasq(ctx context.Context) error {
 		return err
 	}
 	l.onClose(func() error { return p.stop(killGrace) })
+	dialer := net.Dialer{Timeout: time.Second}
 	return p.await(ctx, 10*time.Second, func() bool {
-		conn, err := net.DialTimeout("tcp", net.JoinHostPort(Address, strconv.Itoa(53)), time.Second)
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(Address, strconv.Itoa(53)))
 		if err != nil {
 			return false
 		}

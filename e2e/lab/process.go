@@ -32,7 +32,7 @@ func (l *Lab) startProcess(name string, argv ...string) (*process, error) {
 		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // a daemon outlives the call that starts it, and has an end of its own
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -56,8 +56,10 @@ func (l *Lab) startProcess(name string, argv ...string) (*process, error) {
 // contained runs a program in a process namespace of its own, as a child of bash. For daemons that give up privileges: by that they
 // lose the parent-death signal, while bash keeps it, and takes the whole namespace along.
 func contained(argv ...string) []string {
-	return append([]string{"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc",
-		"bash", "-c", `"$@"; exit $?`, "contained"}, argv...) // not the last command, or bash would become the program itself
+	return append([]string{
+		"unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc",
+		"bash", "-c", `"$@"; exit $?`, "contained",
+	}, argv...) // not the last command, or bash would become the program itself
 }
 
 // stop ends the process: politely first, unless grace is 0.

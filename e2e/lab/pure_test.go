@@ -53,7 +53,8 @@ func TestArtifactThatFailedLeavesNothing(t *testing.T) {
 
 func TestDigestKeepsInputsApart(t *testing.T) {
 	assert.NotEqual(t, digest([]string{"ab", "c"}), digest([]string{"a", "bc"}))
-	assert.Equal(t, digest([]string{"ab", "c"}), digest([]string{"ab", "c"}))
+	first := digest([]string{"ab", "c"})
+	assert.Equal(t, first, digest([]string{"ab", "c"}))
 }
 
 func TestRunBuildLogsStepsAndShowsWhatFailed(t *testing.T) {
@@ -130,7 +131,7 @@ func TestHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := httptest.NewRecorder()
-			server.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, tc.path, nil))
+			server.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, tc.path, http.NoBody))
 			assert.Equal(t, tc.status, answer.Code)
 			assert.Equal(t, tc.body, answer.Body.String())
 		})

@@ -75,7 +75,11 @@ func (s *Stack) writeManagerKubeconfig(ctx context.Context) error {
 	if !ok || len(users) != 1 {
 		return fmt.Errorf("administrator's kubeconfig: want one user")
 	}
-	users[0].(map[string]any)["user"] = map[string]any{"token": token.Status.Token}
+	user, ok := users[0].(map[string]any)
+	if !ok {
+		return fmt.Errorf("administrator's kubeconfig: the user is no mapping")
+	}
+	user["user"] = map[string]any{"token": token.Status.Token}
 	out2, err := yaml.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("manager's kubeconfig: %w", err)
@@ -137,7 +141,7 @@ func requestThrough(ctx context.Context, endpoint, target string) (int, error) {
 		Timeout:   20 * time.Second,
 		Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: endpoint}), DisableKeepAlives: true},
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
 		return 0, err
 	}

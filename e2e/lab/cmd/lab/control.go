@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -35,9 +37,12 @@ func status() error {
 	}
 	fmt.Printf("process %d, work folder %s\n", running.PID, running.Dir)
 	data, err := os.ReadFile(filepath.Join(running.Dir, "lab.json"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Println("starting, or held by a test")
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("what the lab says of itself: %w", err)
 	}
 	fmt.Println(string(data))
 	return nil

@@ -99,7 +99,7 @@ func background(ctx context.Context, command, dir string, log func(string, ...an
 	if dir != "" {
 		args = append(args, dir)
 	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(self, args...) //nolint:noctx // the lab outlives this command
 	out, err := os.CreateTemp("", "proxyard-lab-*.log")
 	if err != nil {
 		return fmt.Errorf("log of the lab: %w", err)
@@ -115,8 +115,9 @@ func background(ctx context.Context, command, dir string, log func(string, ...an
 
 // follow copies the log of the lab until it is up, ends, or ctx ends: then the lab is ended as well.
 func follow(ctx context.Context, cmd *exec.Cmd, name string) error {
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var err error
+	ended := make(chan struct{})
+	go func() { err = cmd.Wait(); close(ended) }()
 	shown := 0
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -126,7 +127,7 @@ func follow(ctx context.Context, cmd *exec.Cmd, name string) error {
 			if show(name, &shown) {
 				return nil
 			}
-		case err := <-ended:
+		case <-ended:
 			show(name, &shown)
 			return fmt.Errorf("the lab ended early: %w", err)
 		case <-ctx.Done():
