@@ -102,7 +102,8 @@ func (d *dying) After(_ context.Context, _, procedure string, outcome error) err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.left--; d.left <= 0 {
+	d.left--
+	if d.left <= 0 {
 		return conn.ErrCut
 	}
 	return nil

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		code = 1
 	}
-	os.Exit(code)
+	os.Exit(code) //nolint:forbidigo // TestMain's failure has no other way out
 }
 
 func withLab(run func() int) (code int, err error) {

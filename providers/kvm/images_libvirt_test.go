@@ -3,7 +3,6 @@
 package kvm_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -24,7 +23,7 @@ type imageServer struct {
 
 // serveImages makes a raw disk that boots to nothing: its boot sector halts the CPU, so that a guest costs no time.
 func serveImages(t *testing.T) *imageServer {
-	s := &imageServer{disk: bytes.Repeat([]byte{0}, 1<<20)}
+	s := &imageServer{disk: make([]byte, 1<<20)}
 	copy(s.disk, []byte{0xfa, 0xf4, 0xeb, 0xfd}) // cli; hlt; jmp back
 	s.disk[510], s.disk[511] = 0x55, 0xaa
 	mux := http.NewServeMux()

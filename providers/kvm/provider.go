@@ -133,7 +133,7 @@ func (p *Provider) SetHost(_ context.Context, spec providers.Host) error {
 		go old.close()
 	}
 	p.hosts[spec.Name] = h
-	h.start()
+	h.start() //nolint:contextcheck // the host's connection outlives this call
 	return nil
 }
 

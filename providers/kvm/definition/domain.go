@@ -79,6 +79,7 @@ func bootOS(f providers.Firmware) *libvirtxml.DomainOS {
 		BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
 	}
 	switch f {
+	case providers.FirmwareBIOS: // the host's default
 	case providers.FirmwareUEFI:
 		os.Firmware, os.FirmwareInfo = "efi", firmwareFeatures("no")
 	case providers.FirmwareUEFISecureBoot:

@@ -70,9 +70,13 @@ func (c Cluster) prefix() string {
 // Domain is the domain's name: short, [a-z0-9-], and unique on any host. People find their Proxy by the domain's title.
 func (c Cluster) Domain(m Machine) string { return c.prefix() + m.UUID.String() }
 
-// Root, Seed and Console are the names of the machine's volumes.
-func (c Cluster) Root(m Machine) string    { return c.Domain(m) + suffixRoot }
-func (c Cluster) Seed(m Machine) string    { return c.Domain(m) + suffixSeed }
+// Root is the name of the volume that the machine boots from.
+func (c Cluster) Root(m Machine) string { return c.Domain(m) + suffixRoot }
+
+// Seed is the name of the volume that holds the machine's cloud-init documents.
+func (c Cluster) Seed(m Machine) string { return c.Domain(m) + suffixSeed }
+
+// Console is the name of the volume that takes what the machine prints on its serial console.
 func (c Cluster) Console(m Machine) string { return c.Domain(m) + suffixConsole }
 
 // Image is the name of the base volume for a checksum ("sha256:<hex>" or "sha512:<hex>"): 128 bits of the digest tell images

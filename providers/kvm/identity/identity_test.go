@@ -2,7 +2,6 @@ package identity_test
 
 import (
 	"net"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -67,7 +66,7 @@ func TestMACIsLocalUnicastAndDoesNotCollide(t *testing.T) {
 func TestNamesAreValidOnAnyHost(t *testing.T) {
 	m, c := identity.MachineOf(tag, "kvm1"), identity.Cluster("Ünsafe/../cluster\n")
 	for _, name := range []string{c.Domain(m), c.Root(m), c.Seed(m), c.Console(m), c.Image("sha256:" + strings.Repeat("0", 64))} {
-		assert.Regexp(t, regexp.MustCompile(`^[a-z0-9.-]{1,100}$`), name, "libvirt accepts blanks and newlines in names; tools on the host do not")
+		assert.Regexp(t, `^[a-z0-9.-]{1,100}$`, name, "libvirt accepts blanks and newlines in names; tools on the host do not")
 	}
 }
 

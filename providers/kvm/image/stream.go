@@ -71,13 +71,13 @@ func Open(ctx context.Context, client *http.Client, img providers.Image) (*Strea
 }
 
 func (s *Stream) get(ctx context.Context, client *http.Client, rawURL string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
 		return &providers.Error{Kind: providers.Invalid, Reason: ReasonInvalid, Msg: fmt.Sprintf("image.url %q is no URL", s.url)}
 	}
 	// A compressed transfer would have another length than the image.
 	req.Header.Set("Accept-Encoding", "identity")
-	resp, err := client.Do(req)
+	resp, err := client.Do(req) //nolint:bodyclose // the stream's Close closes it
 	if err != nil {
 		return s.unavailable(context.Cause(ctx), err)
 	}

@@ -44,7 +44,8 @@ func TestWrite(t *testing.T) {
 		"nothing given": {seed.Documents{}, map[string]string{"user-data": "", "meta-data": ""}, "cloud-init takes a seed without either for none at all"},
 		"all": {
 			seed.Documents{UserData: []byte("#cloud-config\n"), MetaData: []byte("{}"), VendorData: []byte("v"), NetworkConfig: []byte("n")},
-			map[string]string{"user-data": "#cloud-config\n", "meta-data": "{}", "vendor-data": "v", "network-config": "n"}, "names keep their dash",
+			map[string]string{"user-data": "#cloud-config\n", "meta-data": "{}", "vendor-data": "v", "network-config": "n"},
+			"names keep their dash",
 		},
 		"binary":   {seed.Documents{UserData: []byte("\x1f\x8b\x00\xff")}, map[string]string{"user-data": "\x1f\x8b\x00\xff", "meta-data": ""}, "byte for byte"},
 		"half MiB": {seed.Documents{UserData: []byte(big)}, map[string]string{"user-data": big, "meta-data": ""}, "many sectors"},
