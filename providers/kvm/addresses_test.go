@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	libvirt "github.com/digitalocean/go-libvirt"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -77,4 +78,24 @@ func TestNewestLeases(t *testing.T) {
 	got := newestLeases([]lease{at("a", "10.0.0.1", 100), at("a", "10.0.0.2", 300), at("a", "10.0.0.3", 200), at("a", "2001:db8::1", 50), at("b", "10.0.0.9", 1)})
 	assert.Equal(t, map[string][]netip.Addr{"a": ips("10.0.0.2", "2001:db8::1"), "b": ips("10.0.0.9")}, got,
 		"several leases of one MAC are usual after a reboot: the newest of each family is the one in use")
+}
+
+func TestAddressesOfOurNICOnly(t *testing.T) {
+	row := func(name, mac string, addrs ...string) libvirt.DomainInterface {
+		r := libvirt.DomainInterface{Name: name, Hwaddr: libvirt.OptString{mac}}
+		for _, a := range addrs {
+			r.Addrs = append(r.Addrs, libvirt.DomainIPAddr{Addr: a})
+		}
+		return r
+	}
+	const ours = "02:90:99:dd:8d:17"
+	got := addressesOf([]libvirt.DomainInterface{
+		row("lo", "00:00:00:00:00:00", "127.0.0.1"),
+		row("docker0", "02:42:ac:11:00:01", "172.17.0.1"),
+		row("vnet7", "02:90:99:DD:8D:17", "10.77.0.111", "fe80::1"),
+		row("ens4", "52:54:00:00:00:01", "192.168.5.5"),
+		{Name: "tun0", Addrs: []libvirt.DomainIPAddr{{Addr: "10.8.0.2"}}},
+		row("ens3", ours, "2001:db8::7", "not an address"),
+	}, ours)
+	assert.Equal(t, ips("10.77.0.111", "fe80::1", "2001:db8::7"), got, "by MAC in any case of letters, whatever the interface is called")
 }

@@ -113,9 +113,15 @@ func (h *host) interfaces(dom libvirt.Domain, m identity.Machine, source libvirt
 	if err != nil {
 		return nil, err
 	}
+	return addressesOf(rows, m.MAC()), nil
+}
+
+// addressesOf takes the rows of one NIC by its MAC: the names that agents and ARP tables give to interfaces (vnet3, ens3) are
+// those of the guest or of the host's end, and match nothing.
+func addressesOf(rows []libvirt.DomainInterface, mac string) []netip.Addr {
 	var ips []netip.Addr
 	for _, r := range rows {
-		if len(r.Hwaddr) != 1 || normalMAC(r.Hwaddr[0]) != m.MAC() {
+		if len(r.Hwaddr) != 1 || normalMAC(r.Hwaddr[0]) != mac {
 			continue
 		}
 		for _, a := range r.Addrs {
@@ -124,7 +130,7 @@ func (h *host) interfaces(dom libvirt.Domain, m identity.Machine, source libvirt
 			}
 		}
 	}
-	return ips, nil
+	return ips
 }
 
 // bootReport reads cloud-init's result through the agent, or says why nobody can tell.

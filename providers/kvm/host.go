@@ -50,7 +50,7 @@ func newHost(p *Provider, spec providers.Host) (*host, error) {
 	}
 	c, err := conn.New(conn.Config{
 		Name: spec.Name, URI: spec.URI, Credentials: spec.Credentials,
-		Log: p.opts.Log.With("hypervisor", spec.Name), Metrics: p.metrics, Hook: p.opts.Hook,
+		Log: p.opts.Log, Metrics: p.metrics, Hook: p.opts.Hook,
 	})
 	if err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Log = c.Log.With("host", c.Name)
+	c.Log = c.Log.With("hypervisor", c.Name)
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
 	}
