@@ -175,12 +175,14 @@ func healthy(s *scope) metav1.Condition {
 
 func healthyFrom(state probe.State) metav1.Condition {
 	const kind = v1alpha1.ConditionHealthy
-	reason, message := string(state.Class), state.Message
+	var reason, message string
 	switch state.Class {
 	case "":
 		reason, message = v1alpha1.ReasonProbing, "the first probe is under way"
 	case probe.Success:
 		reason, message = v1alpha1.ReasonProbeSucceeded, "requests through the proxy give the expected answer"
+	default:
+		reason, message = string(state.Class), state.Message
 	}
 	switch state.Health {
 	case probe.Healthy:
