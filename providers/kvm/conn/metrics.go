@@ -122,7 +122,8 @@ func (m *Metrics) release(host string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.hosts[host]--; m.hosts[host] > 0 {
+	m.hosts[host]--
+	if m.hosts[host] > 0 {
 		return
 	}
 	delete(m.hosts, host)
