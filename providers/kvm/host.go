@@ -33,9 +33,10 @@ type host struct {
 	work   sync.WaitGroup
 	wake   chan struct{}
 
-	mu    sync.Mutex
-	facts facts
-	snap  snapshot
+	mu     sync.Mutex
+	closed bool
+	facts  facts
+	snap   snapshot
 	// guests holds what is known of each of our machines beyond its state. forgotten holds when a machine was removed, so
 	// that a poll which began before does not bring it back.
 	guests    map[identity.Machine]*guest
@@ -92,12 +93,25 @@ func (h *host) inherit(old *host) {
 
 func (h *host) start() {
 	h.conn.Start(h.onEvent)
-	h.work.Add(2)
-	go func() { defer h.work.Done(); h.pollLoop() }()
-	go func() { defer h.work.Done(); h.guestLoop() }()
+	h.background(h.pollLoop)
+	h.background(h.guestLoop)
+}
+
+// background runs work that close waits for; after close it runs nothing.
+func (h *host) background(work func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.work.Go(work)
+	return true
 }
 
 func (h *host) close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
 	h.cancel()
 	h.conn.Close()
 	h.work.Wait()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	libvirt "github.com/digitalocean/go-libvirt"
@@ -51,7 +53,8 @@ func newImageCache(h *host) *imageCache { return &imageCache{h: h, jobs: map[str
 
 // ensure returns the base, or starts its upload in the background.
 //
-// Errors: InProgress while it is uploaded; the error of an upload that failed, once, after which the next call tries again.
+// Errors: InProgress while it is uploaded; the error of an upload that failed, once for each machine that waited for it, after
+// which its next call tries again.
 func (c *imageCache) ensure(ctx context.Context, m identity.Machine, img providers.Image) (base, error) {
 	if running, err := c.join(m, img); running || err != nil {
 		return base{}, err
@@ -74,8 +77,10 @@ func (c *imageCache) join(m identity.Machine, img providers.Image) (running bool
 	case !job.done:
 		job.waiting[m] = true
 		return true, c.inProgress()
+	case !job.waiting[m]:
+		return false, nil // it came after the failure, and has no part in it
 	}
-	delete(c.jobs, img.Checksum)
+	delete(job.waiting, m)
 	return false, job.err
 }
 
@@ -87,13 +92,10 @@ func (c *imageCache) launch(m identity.Machine, img providers.Image) error {
 		return c.inProgress()
 	}
 	job := &imageJob{waiting: map[identity.Machine]bool{m: true}}
+	if !c.h.background(func() { c.finish(img, job, c.upload(c.h.ctx, img)) }) {
+		return c.h.fail(providers.Unreachable, "Closed", "the connection to the host is being closed")
+	}
 	c.jobs[img.Checksum] = job
-	c.h.work.Add(1)
-	go func() {
-		defer c.h.work.Done()
-		err := c.upload(c.h.ctx, img)
-		c.finish(img, job, err)
-	}()
 	return c.inProgress()
 }
 
@@ -101,19 +103,19 @@ func (c *imageCache) inProgress() error {
 	return c.h.fail(providers.InProgress, "ImageDownloading", "the image is being stored on the host")
 }
 
-// finish wakes everybody who waits; the error stays for one of them, since all others then try again anyway.
+// finish wakes everybody who waits. An error stays for each of them; the next upload of the image replaces the record.
 func (c *imageCache) finish(img providers.Image, job *imageJob, err error) {
 	c.mu.Lock()
 	job.done, job.err = true, err
 	if err == nil {
 		delete(c.jobs, img.Checksum)
 	}
-	waiting := job.waiting
+	waiting := slices.Collect(maps.Keys(job.waiting))
 	c.mu.Unlock()
 	if err != nil {
 		c.h.p.opts.Log.Warn("store the image", "hypervisor", c.h.spec.Name, "error", err)
 	}
-	for m := range waiting {
+	for _, m := range waiting {
 		c.h.changed(m)
 	}
 	c.h.poke()

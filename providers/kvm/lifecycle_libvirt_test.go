@@ -213,6 +213,30 @@ func TestImageIsStoredOnce(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 }
 
+func TestBadImageIsTakenOnceForAllWhoWait(t *testing.T) {
+	r := newRig(t)
+	r.m.Image.Checksum = sum([]byte("of another image"))
+	hold := make(chan struct{})
+	serve := r.images.Config.Handler
+	r.images.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { <-hold; serve.ServeHTTP(w, req) })
+	other := *r
+	other.m.Tag.UID = uuid.NewString()
+	for _, one := range []*rig{r, &other} {
+		require.Eventually(t, func() bool {
+			_, err := one.Create(t.Context(), one.m)
+			return isAny(err, providers.InProgress)
+		}, time.Minute, 50*time.Millisecond)
+	}
+	close(hold)
+	for _, one := range []*rig{r, &other} {
+		_, err := one.create(t)
+		require.ErrorIs(t, err, providers.ErrPermanent)
+		require.ErrorContains(t, err, "image.checksum says")
+		assert.Empty(t, harness{t: t}.leftovers(t, one.m))
+	}
+	assert.Equal(t, int32(1), r.images.taken.Load())
+}
+
 func TestHalfAnImageIsNeverUsed(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, base string){
 		"cut short":    func(t *testing.T, base string) { require.NoError(t, os.Truncate(base, 4096)) },
