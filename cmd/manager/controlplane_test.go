@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		stop, err := startControlPlane(dir)
 		if err != nil {
 			panic(err)

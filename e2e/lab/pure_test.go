@@ -59,7 +59,7 @@ func TestDigestKeepsInputsApart(t *testing.T) {
 
 func TestRunBuildLogsStepsAndShowsWhatFailed(t *testing.T) {
 	var steps []string
-	log := func(format string, args ...any) { steps = append(steps, args[len(args)-1].(string)) }
+	log := func(_ string, args ...any) { steps = append(steps, args[len(args)-1].(string)) }
 	err := runBuild(t.Context(), t.TempDir(), log, "bash", "-c", "echo '==> one'; echo noise; echo no space >&2; exit 3")
 	require.ErrorContains(t, err, "no space")
 	assert.Equal(t, []string{"one"}, steps)

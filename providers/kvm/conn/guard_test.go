@@ -181,7 +181,7 @@ func TestPingsAreAnsweredBetweenFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pongs atomic.Int32
 		d := &daemon{}
-		d.answer = func(_ *client, h header, body []byte) bool {
+		d.answer = func(_ *client, h header, _ []byte) bool {
 			if h.program != programKeepalive {
 				return false
 			}

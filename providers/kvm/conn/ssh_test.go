@@ -186,7 +186,7 @@ func TestUnixSockets(t *testing.T) {
 	d := &daemon{}
 	l, err := net.Listen("unix", filepath.Join(dir, "sock"))
 	require.NoError(t, err)
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -92,7 +92,7 @@ func (s *sshd) serve(raw net.Conn) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	go ssh.DiscardRequests(requests)
 	var wg sync.WaitGroup
 	defer wg.Wait()

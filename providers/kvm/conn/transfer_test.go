@@ -207,7 +207,7 @@ type wrappedEOF struct{}
 func (wrappedEOF) Read([]byte) (int, error) { return 0, fmt.Errorf("connection reset: %w", io.EOF) }
 
 // stuck is a reader that waits for its context.
-type stuck struct{ ctx context.Context }
+type stuck struct{ ctx context.Context } //nolint:containedctx // a Read has no other way to learn when to give up
 
 func (s stuck) Read([]byte) (int, error) {
 	<-s.ctx.Done()

@@ -92,27 +92,27 @@ func TestStream(t *testing.T) {
 	good := qcow2(300_000, 1<<30, nil)
 	s512 := sha512.Sum512(good)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/good", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/good", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(good)))
 		_, _ = w.Write(good)
 	})
 	mux.Handle("/moved", http.RedirectHandler("/good", http.StatusFound))
-	mux.HandleFunc("/unknown-length", func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); _, _ = w.Write(good) })
-	mux.HandleFunc("/cut", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/unknown-length", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); _, _ = w.Write(good) })
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(good)))
 		_, _ = w.Write(good[:200_000])
 	})
-	mux.HandleFunc("/cut-unknown", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/cut-unknown", func(w http.ResponseWriter, _ *http.Request) {
 		w.(http.Flusher).Flush()
 		_, _ = w.Write(good[:200_000])
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	mux.HandleFunc("/page", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>" + strings.Repeat("not found", 100)))
 	})
-	mux.HandleFunc("/down", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	mux.HandleFunc("/secret", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	mux.HandleFunc("/down", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	mux.HandleFunc("/secret", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 
