@@ -41,6 +41,11 @@ func (h *Host) LinkUp(ctx context.Context) error {
 	return runAll(ctx, "ip -n "+h.netns+" link set eth0 up")
 }
 
+// MountTmpfs mounts a small file system over a folder of the host, for pools that fill up. It ends with the host.
+func (h *Host) MountTmpfs(ctx context.Context, dir, size string) error {
+	return h.inside(ctx, "mount -t tmpfs -o size="+size+" tmpfs "+dir)
+}
+
 // signal reaches libvirtd by its pid file inside the host's own process namespace: no other process can be hit.
 func (h *Host) signal(ctx context.Context, name string, wait bool) error {
 	script := `pid=$(cat /run/libvirtd.pid) && kill -` + name + ` "$pid"`

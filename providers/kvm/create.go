@@ -70,32 +70,18 @@ func (p *Provider) validate(mc providers.Machine) error {
 
 func (h *host) create(ctx context.Context, m identity.Machine, mc providers.Machine) (owned, error) {
 	o, err := h.find(ctx, m)
-	exists := err == nil
-	if err != nil && providers.KindOf(err) != providers.NotFound {
-		return owned{}, err
-	}
-	if exists && o.state.active() {
+	switch {
+	case err == nil && o.state.active():
 		return o, nil
-	}
-	if err := h.preflight(); err != nil {
+	case err == nil:
+		return h.restart(ctx, m, mc, o)
+	case providers.KindOf(err) != providers.NotFound:
 		return owned{}, err
 	}
-	if !exists {
-		if err := h.nameFree(ctx, m); err != nil {
-			return owned{}, err
-		}
-	}
-	disks, err := h.ensureDisks(ctx, m, mc, exists)
-	if err != nil {
+	if err := errors.Join(h.preflight(), h.nameFree(ctx, m)); err != nil {
 		return owned{}, err
 	}
-	if exists {
-		if err := h.startDomain(ctx, o.dom); err != nil {
-			return owned{}, err
-		}
-		return h.find(ctx, m)
-	}
-	o, err = h.boot(ctx, m, mc, disks)
+	o, err = h.make(ctx, m, mc)
 	if err != nil && providers.KindOf(err) == providers.Invalid {
 		// It can never work here, and nobody may come back to clean up.
 		err = errors.Join(err, h.unmake(ctx, m))
@@ -103,12 +89,34 @@ func (h *host) create(ctx context.Context, m identity.Machine, mc providers.Mach
 	return o, err
 }
 
-// boot defines and starts a machine that is not there yet.
-func (h *host) boot(ctx context.Context, m identity.Machine, mc providers.Machine, d disks) (owned, error) {
+// restart starts a machine that is defined. What is missing of its disks is made again, unless they are in another pool than the
+// one that the host has now.
+func (h *host) restart(ctx context.Context, m identity.Machine, mc providers.Machine, o owned) (owned, error) {
+	if err := h.preflight(); err != nil {
+		return owned{}, err
+	}
+	if o.meta.Pool == h.spec.StoragePool {
+		if _, err := h.ensureDisks(ctx, m, mc, true); err != nil {
+			return owned{}, err
+		}
+	}
+	if err := h.startDomain(ctx, o.dom); err != nil {
+		return owned{}, err
+	}
+	return h.find(ctx, m)
+}
+
+// make makes a machine of which at most disks are there.
+func (h *host) make(ctx context.Context, m identity.Machine, mc providers.Machine) (owned, error) {
+	d, err := h.ensureDisks(ctx, m, mc, false)
+	if err != nil {
+		return owned{}, err
+	}
 	o, err := h.define(ctx, m, mc, d)
 	if err != nil {
 		return owned{}, err
 	}
+	h.forgetGuest(m)
 	if err := h.startDomain(ctx, o.dom); err != nil {
 		return owned{}, err
 	}

@@ -41,8 +41,10 @@ func (p *Provider) Delete(ctx context.Context, id providers.ProviderID) error {
 		if o.meta.Pool != "" && !slices.Contains(pools, o.meta.Pool) {
 			pools = append(pools, o.meta.Pool)
 		}
-		if err := h.removeDomain(ctx, m, o); err != nil {
-			return err
+		if o.state.active() {
+			if err := h.stopGracefully(ctx, m, o); err != nil {
+				return err
+			}
 		}
 	case providers.KindOf(err) != providers.NotFound:
 		return err
@@ -52,18 +54,14 @@ func (p *Provider) Delete(ctx context.Context, id providers.ProviderID) error {
 			return err
 		}
 	}
-	h.forget(m)
-	return nil
-}
-
-// removeDomain stops and undefines a domain that is ours.
-func (h *host) removeDomain(ctx context.Context, m identity.Machine, o owned) error {
-	if o.state.active() {
-		if err := h.stopGracefully(ctx, m, o); err != nil {
+	if err == nil {
+		// Last, since its metadata tell the pool: a delete that is cut off before finds the disks again.
+		if err := h.undefine(ctx, o.dom); err != nil {
 			return err
 		}
 	}
-	return h.undefine(ctx, o.dom)
+	h.forget(m)
+	return nil
 }
 
 // stopGracefully presses the power button, again and again, and pulls the plug when the grace is over. It never waits: the
@@ -144,6 +142,9 @@ func (h *host) removeDisks(ctx context.Context, pool string, m identity.Machine)
 	if err != nil {
 		return err
 	}
+	if err := h.noForeign(ctx, vols); err != nil {
+		return err
+	}
 	for _, v := range vols {
 		if err := h.deleteVolume(ctx, v); err != nil {
 			return fmt.Errorf("delete volume %q: %w", v.Name, err)
@@ -162,13 +163,27 @@ func (h *host) removeDisks(ctx context.Context, pool string, m identity.Machine)
 	return nil
 }
 
+// noForeign makes sure that a volume with the name of a root disk is one, before anything of the machine is deleted. Seeds and
+// console logs show nothing of their owner: they go by their name, which holds the whole UUID.
+func (h *host) noForeign(ctx context.Context, vols []libvirt.StorageVol) error {
+	for _, vol := range vols {
+		if !h.p.cluster.IsRoot(vol.Name) {
+			continue
+		}
+		v, err := h.describe(ctx, vol)
+		if err != nil && providers.KindOf(err) != providers.NotFound {
+			return err
+		}
+		if err == nil && !h.isOverlay(v) {
+			return h.foreignVolume(vol)
+		}
+	}
+	return nil
+}
+
 // poolFree is how many bytes the pool has left.
 func (h *host) poolFree(ctx context.Context) (int64, error) {
-	free, err := conn.Call(ctx, h.conn, "StoragePoolGetInfo", func(l *libvirt.Libvirt) (uint64, error) {
-		p, err := l.StoragePoolLookupByName(h.spec.StoragePool)
-		if err != nil {
-			return 0, err
-		}
+	free, err := inPool(ctx, h, h.spec.StoragePool, "StoragePoolGetInfo", func(l *libvirt.Libvirt, p libvirt.StoragePool) (uint64, error) {
 		_, _, _, free, err := l.StoragePoolGetInfo(p)
 		return free, err
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"path"
 	"strings"
 
 	libvirt "github.com/digitalocean/go-libvirt"
@@ -72,10 +73,22 @@ func (h *host) checkOverlay(ctx context.Context, vol libvirt.StorageVol, base ba
 	if err != nil {
 		return err
 	}
-	if v.Format != definition.FormatQCOW2 || v.BackingPath != base.path || v.BackingFormat != base.Format || v.CapacityBytes < size {
-		return h.fail(providers.Exists, reasonForeignVolume, fmt.Sprintf("volume %q is no overlay of %d bytes over image %q; it stays untouched: remove it on the host", vol.Name, size, base.path))
+	if !h.isOverlay(v) {
+		return h.foreignVolume(vol)
+	}
+	if v.BackingPath != base.path || v.BackingFormat != base.Format || v.CapacityBytes < size {
+		return h.fail(providers.Internal, "OverlayMismatch", fmt.Sprintf("overlay %q is not one of %d bytes over image %q; delete and recreate the Proxy", vol.Name, size, base.path))
 	}
 	return nil
+}
+
+// isOverlay tells our root disks from what merely has the name of one: ours stand on a base image of ours.
+func (h *host) isOverlay(v definition.Volume) bool {
+	return v.Format == definition.FormatQCOW2 && h.p.cluster.IsImage(path.Base(v.BackingPath))
+}
+
+func (h *host) foreignVolume(vol libvirt.StorageVol) error {
+	return h.fail(providers.Exists, reasonForeignVolume, fmt.Sprintf("volume %q has the name of a root disk but is no overlay over an image of ours; it stays untouched: rename or remove it on the host", vol.Name))
 }
 
 func (h *host) ensureSeed(ctx context.Context, m identity.Machine, mc providers.Machine, defined bool) (string, error) {
@@ -115,15 +128,28 @@ func (h *host) writeVolume(ctx context.Context, name string, content []byte) (st
 	return path, h.conn.Upload(ctx, vol, bytes.NewReader(content), int64(len(content)))
 }
 
+// inPool runs fn with a pool of the host. A pool that libvirt does not know may have been undefined with all its files in place,
+// so what it holds is unknown: that is Busy, never "not there".
+func inPool[T any](ctx context.Context, h *host, pool, procedure string, fn func(*libvirt.Libvirt, libvirt.StoragePool) (T, error)) (T, error) {
+	out, err := conn.Call(ctx, h.conn, procedure, func(l *libvirt.Libvirt) (T, error) {
+		p, err := l.StoragePoolLookupByName(pool)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return fn(l, p)
+	})
+	if code, _ := conn.Code(err); err != nil && code == libvirt.ErrNoStoragePool {
+		err = h.fail(providers.Busy, reasonPoolNotFound, fmt.Sprintf("storage pool %q is not known on the host, so its volumes cannot be told; define it again", pool))
+	}
+	return out, err
+}
+
 // volume looks a volume of our pool up by name.
 //
 // Errors: NotFound.
 func (h *host) volume(ctx context.Context, name string) (vol libvirt.StorageVol, path string, err error) {
-	vol, err = conn.Call(ctx, h.conn, "StorageVolLookupByName", func(l *libvirt.Libvirt) (libvirt.StorageVol, error) {
-		p, err := l.StoragePoolLookupByName(h.spec.StoragePool)
-		if err != nil {
-			return libvirt.StorageVol{}, err
-		}
+	vol, err = inPool(ctx, h, h.spec.StoragePool, "StorageVolLookupByName", func(l *libvirt.Libvirt, p libvirt.StoragePool) (libvirt.StorageVol, error) {
 		return l.StorageVolLookupByName(p, name)
 	})
 	if err != nil {
@@ -138,11 +164,7 @@ func (h *host) path(ctx context.Context, vol libvirt.StorageVol) (string, error)
 }
 
 func (h *host) createVolume(ctx context.Context, doc string) (libvirt.StorageVol, string, error) {
-	vol, err := conn.Call(ctx, h.conn, "StorageVolCreateXML", func(l *libvirt.Libvirt) (libvirt.StorageVol, error) {
-		p, err := l.StoragePoolLookupByName(h.spec.StoragePool)
-		if err != nil {
-			return libvirt.StorageVol{}, err
-		}
+	vol, err := inPool(ctx, h, h.spec.StoragePool, "StorageVolCreateXML", func(l *libvirt.Libvirt, p libvirt.StoragePool) (libvirt.StorageVol, error) {
 		return l.StorageVolCreateXML(p, doc, 0)
 	})
 	if err != nil {
@@ -165,18 +187,11 @@ func (h *host) retryIfHidden(ctx context.Context, err error) error {
 	return &providers.Error{Kind: providers.Busy, Reason: "PoolRefreshed", Host: h.spec.Name, Msg: "the pool had a file that libvirt did not know; looking again", Err: err}
 }
 
-// refreshPool makes libvirt look at the pool's files; a pool that does not exist has none.
+// refreshPool makes libvirt look at the pool's files.
 func (h *host) refreshPool(ctx context.Context, pool string) error {
-	err := conn.Do(ctx, h.conn, "StoragePoolRefresh", func(l *libvirt.Libvirt) error {
-		p, err := l.StoragePoolLookupByName(pool)
-		if err != nil {
-			return err
-		}
-		return l.StoragePoolRefresh(p, 0)
+	_, err := inPool(ctx, h, pool, "StoragePoolRefresh", func(l *libvirt.Libvirt, p libvirt.StoragePool) (struct{}, error) {
+		return struct{}{}, l.StoragePoolRefresh(p, 0)
 	})
-	if code, _ := conn.Code(err); err != nil && code == libvirt.ErrNoStoragePool {
-		return nil
-	}
 	return err
 }
 
@@ -197,20 +212,12 @@ func (h *host) deleteVolume(ctx context.Context, vol libvirt.StorageVol) error {
 	return err
 }
 
-// volumes lists a pool. A pool that does not exist holds nothing.
+// volumes lists a pool.
 func (h *host) volumes(ctx context.Context, pool string) ([]libvirt.StorageVol, error) {
-	vols, err := conn.Call(ctx, h.conn, "StoragePoolListAllVolumes", func(l *libvirt.Libvirt) ([]libvirt.StorageVol, error) {
-		p, err := l.StoragePoolLookupByName(pool)
-		if err != nil {
-			return nil, err
-		}
+	return inPool(ctx, h, pool, "StoragePoolListAllVolumes", func(l *libvirt.Libvirt, p libvirt.StoragePool) ([]libvirt.StorageVol, error) {
 		vols, _, err := l.StoragePoolListAllVolumes(p, 1, 0)
 		return vols, err
 	})
-	if code, _ := conn.Code(err); err != nil && code == libvirt.ErrNoStoragePool {
-		return nil, nil
-	}
-	return vols, err
 }
 
 // volumesOf lists everything in a pool that carries the machine's name.

@@ -3,6 +3,7 @@ package kvm
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/kvm/identity"
@@ -38,10 +39,12 @@ func (h *host) settled(m identity.Machine) (providers.Status, bool) {
 	defer h.mu.Unlock()
 	g, known := h.guests[m]
 	s, listed := h.snap.states[m]
-	if !known || !listed || g.touched || !g.verified || s.word().state != providers.StateRunning {
+	// An old poll says nothing of now, and one from before a reconnect nothing of what happened meanwhile.
+	fresh := h.snap.at.After(h.connected) && h.p.opts.Now().Sub(h.snap.at) <= 2*h.p.opts.PollInterval
+	if !fresh || !known || !listed || g.touched || !g.verified || s.word().state != providers.StateRunning {
 		return providers.Status{}, false
 	}
-	return h.fillLocked(m, g, s), true
+	return h.fillLocked(m, g, s, h.snap.at), true
 }
 
 // statusOf records what a look at the host showed and puts it into the contract's words.
@@ -50,16 +53,15 @@ func (h *host) statusOf(m identity.Machine, o owned) providers.Status {
 	defer h.mu.Unlock()
 	g := h.guestLocked(m)
 	g.verified, g.tag = true, o.meta.Tag()
-	return h.fillLocked(m, g, o.state)
+	return h.fillLocked(m, g, o.state, h.p.opts.Now())
 }
 
-func (h *host) fillLocked(m identity.Machine, g *guest, s domainState) providers.Status {
+func (h *host) fillLocked(m identity.Machine, g *guest, s domainState, seen time.Time) providers.Status {
 	w := s.word()
-	now := h.p.opts.Now()
 	return providers.Status{
 		ID: providerID(h.spec.Name, m), Tag: g.tag, Host: h.spec.Name,
 		State: w.state, Reason: w.reason, Message: w.message,
-		Addresses: g.book.list(now), ObservedAt: now,
+		Addresses: g.book.list(h.p.opts.Now()), ObservedAt: seen,
 	}
 }
 
@@ -72,9 +74,15 @@ func (h *host) getDisks(ctx context.Context, m identity.Machine, st providers.St
 	if len(vols) == 0 {
 		return st, h.fail(providers.NotFound, "MachineNotFound", "the machine is not on the host")
 	}
-	st.State, st.Reason, st.Message = providers.StateIncomplete, "DisksOnly", "the host has the machine's disks but no domain"
-	st.ObservedAt = h.p.opts.Now()
-	return st, nil
+	return h.disksOnly(m, st.Tag), nil
+}
+
+// disksOnly is a machine that a create or a delete left half made.
+func (h *host) disksOnly(m identity.Machine, tag providers.Tag) providers.Status {
+	return providers.Status{
+		ID: providerID(h.spec.Name, m), Tag: tag, Host: h.spec.Name,
+		State: providers.StateIncomplete, Reason: "DisksOnly", Message: "the host has the machine's disks but no domain", ObservedAt: h.p.opts.Now(),
+	}
 }
 
 // ListByTag finds every machine that carries the tag, host by host and all hosts at once.

@@ -27,6 +27,9 @@ const (
 	agentSeconds = 5
 )
 
+// reasonNoAgentChannel: the machine was made for a guest without agent.
+const reasonNoAgentChannel = "NoAgentChannel"
+
 var errNoSuchFile = errors.New("no such file in the guest")
 
 // guestFiles reads files through the guest agent (QEMU's guest agent protocol reference).
@@ -103,7 +106,7 @@ func unknownBoot(err error) providers.BootReport {
 	code, _ := conn.Code(err)
 	switch {
 	case code == libvirt.ErrArgumentUnsupported:
-		r.Reason, r.Message = "NoAgentChannel", "the machine has no channel for a guest agent"
+		r.Reason, r.Message = reasonNoAgentChannel, "the machine has no channel for a guest agent"
 	case strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "is not allowed"):
 		r.Reason, r.Message = "AgentForbids", "the guest's agent does not allow reading files"
 	}

@@ -30,18 +30,26 @@ type guest struct {
 	touched  bool // an event came since the last poll
 	book     addressBook
 	boot     providers.BootReport
+	since    time.Time // when it was first seen
 	asked    time.Time
 }
 
-func (g *guest) inTransition() bool {
-	return len(g.book) == 0 || g.boot.CloudInit == "" || g.boot.CloudInit == providers.CloudInitRunning
+// bootWatch is how long a guest whose boot nobody can tell is asked often: most agents are installed while it boots.
+const bootWatch = 30 * time.Minute
+
+func (g *guest) inTransition(now time.Time) bool {
+	return len(g.book) == 0 || !finalBoot(g.boot) && g.boot.Reason != reasonNoAgentChannel && now.Sub(g.since) < bootWatch
+}
+
+func finalBoot(r providers.BootReport) bool {
+	return r.CloudInit == providers.CloudInitDone || r.CloudInit == providers.CloudInitDegraded || r.CloudInit == providers.CloudInitError
 }
 
 // guestLocked returns the record of a machine, made on first sight.
 func (h *host) guestLocked(m identity.Machine) *guest {
 	g, ok := h.guests[m]
 	if !ok {
-		g = &guest{book: addressBook{}}
+		g = &guest{book: addressBook{}, since: h.p.opts.Now()}
 		h.guests[m] = g
 	}
 	return g
@@ -70,7 +78,7 @@ func (h *host) dueGuests() []identity.Machine {
 	var due []identity.Machine
 	for m, g := range h.guests {
 		running := h.snap.states[m].word().state == providers.StateRunning
-		if running && (g.inTransition() || now.Sub(g.asked) >= guestSettled) {
+		if running && (g.inTransition(now) || now.Sub(g.asked) >= guestSettled) {
 			g.asked = now
 			due = append(due, m)
 		}
@@ -86,7 +94,13 @@ func (h *host) ask(m identity.Machine) {
 	if len(agent) == 0 {
 		arp, _ = h.interfaces(dom, m, libvirt.DomainInterfaceAddressesSrcArp, conn.Call[[]libvirt.DomainInterface])
 	}
-	report := h.bootReport(dom, agentErr)
+	h.mu.Lock()
+	known := h.guestLocked(m).boot
+	h.mu.Unlock()
+	report := known
+	if !finalBoot(known) { // the last word stands: an agent that hiccups later takes nothing back
+		report = h.bootReport(dom, agentErr)
+	}
 	h.mu.Lock()
 	g, ok := h.guests[m]
 	var changed bool
@@ -146,7 +160,11 @@ func (h *host) bootReport(dom libvirt.Domain, agentErr error) providers.BootRepo
 	if !errors.Is(err, errNoSuchFile) {
 		return unknownBoot(err)
 	}
-	if _, err := files.read(bootStatusFile); err != nil {
+	_, err = files.read(bootStatusFile)
+	if err != nil && !errors.Is(err, errNoSuchFile) {
+		return unknownBoot(err)
+	}
+	if err != nil {
 		return providers.BootReport{CloudInit: providers.CloudInitUnknown, Reason: "CloudInitNotRun", Message: "the guest has no trace of cloud-init"}
 	}
 	return providers.BootReport{CloudInit: providers.CloudInitRunning}

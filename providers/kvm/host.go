@@ -36,7 +36,9 @@ type host struct {
 	mu     sync.Mutex
 	closed bool
 	facts  facts
-	snap   snapshot
+	// connected is when the present connection began.
+	connected time.Time
+	snap      snapshot
 	// guests holds what is known of each of our machines beyond its state. forgotten holds when a machine was removed, so
 	// that a poll which began before does not bring it back.
 	guests    map[identity.Machine]*guest
@@ -79,16 +81,16 @@ func validateHost(spec providers.Host) error {
 
 func (h *host) same(spec providers.Host) bool { return reflect.DeepEqual(h.spec, spec) }
 
-// inherit takes over what stays true when credentials or settings of the same host change, so that a rotated key makes
-// nobody look unready.
+// inherit takes over what stays true when credentials or settings of the same host change: addresses and boots are not asked for
+// anew, and a graceful stop goes on. Until the new connection is up the host does not answer.
 func (h *host) inherit(old *host) {
 	if h.spec.URI != old.spec.URI {
 		return
 	}
 	old.mu.Lock()
 	defer old.mu.Unlock()
-	h.facts, h.guests = old.facts, old.guests
-	old.guests = map[identity.Machine]*guest{}
+	h.facts, h.guests, h.stops, h.snap = old.facts, old.guests, old.stops, old.snap
+	old.guests, old.stops = map[identity.Machine]*guest{}, map[identity.Machine]stop{}
 }
 
 func (h *host) start() {
@@ -134,7 +136,7 @@ func (h *host) onEvent(e conn.Event) {
 	case conn.Connected:
 		// The daemon, or the whole host, may be another version now.
 		h.mu.Lock()
-		h.facts.stale = true
+		h.facts.stale, h.connected = true, h.p.opts.Now()
 		h.mu.Unlock()
 		h.p.events.publish(providers.Event{Host: h.spec.Name})
 	case conn.Disconnected:

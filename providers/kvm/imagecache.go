@@ -44,6 +44,7 @@ type imageCache struct {
 
 // imageJob is an upload, running or just ended.
 type imageJob struct {
+	url     string
 	done    bool
 	err     error
 	waiting map[identity.Machine]bool
@@ -80,7 +81,12 @@ func (c *imageCache) join(m identity.Machine, img providers.Image) (running bool
 	case !job.waiting[m]:
 		return false, nil // it came after the failure, and has no part in it
 	}
-	delete(job.waiting, m)
+	if delete(job.waiting, m); len(job.waiting) == 0 {
+		delete(c.jobs, img.Checksum)
+	}
+	if job.url != img.URL {
+		return false, nil // the fault may be the other URL's: it tries its own
+	}
 	return false, job.err
 }
 
@@ -91,7 +97,7 @@ func (c *imageCache) launch(m identity.Machine, img providers.Image) error {
 		job.waiting[m] = true
 		return c.inProgress()
 	}
-	job := &imageJob{waiting: map[identity.Machine]bool{m: true}}
+	job := &imageJob{url: img.URL, waiting: map[identity.Machine]bool{m: true}}
 	if !c.h.background(func() { c.finish(img, job, c.upload(c.h.ctx, img)) }) {
 		return c.h.fail(providers.Unreachable, "Closed", "the connection to the host is being closed")
 	}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
+
+	libvirt "github.com/digitalocean/go-libvirt"
 
 	"github.com/proxyard/proxyard/providers"
 	"github.com/proxyard/proxyard/providers/kvm/definition"
@@ -24,7 +27,8 @@ func (c *imageCache) upload(ctx context.Context, img providers.Image) (err error
 	}
 	defer stream.Close()
 	h.p.opts.Log.Info("storing image", "hypervisor", h.spec.Name, "checksum", img.Checksum, "bytes", stream.Size)
-	if err := c.clear(ctx, img.Checksum, stream.Size); err != nil {
+	room, err := c.clear(ctx, img.Checksum, stream.Size)
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -32,7 +36,7 @@ func (c *imageCache) upload(ctx context.Context, img providers.Image) (err error
 			err = errors.Join(err, c.discard(ctx, img.Checksum))
 		}
 	}()
-	b, err := c.fill(ctx, img, stream)
+	b, err := c.fill(ctx, img, stream, room)
 	if err != nil {
 		return err
 	}
@@ -49,44 +53,74 @@ func (c *imageCache) upload(ctx context.Context, img providers.Image) (err error
 	return err
 }
 
-// clear removes what an earlier upload left and makes sure that the image has room.
-func (c *imageCache) clear(ctx context.Context, checksum string, size int64) error {
+// clear removes what an earlier upload left, and makes sure that the image has room as far as its size is known.
+func (c *imageCache) clear(ctx context.Context, checksum string, size int64) (room int64, err error) {
 	unlock, err := c.h.pool.lock(ctx, c.h.spec.StoragePool)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer unlock()
 	if err := c.remove(ctx, checksum); err != nil {
-		return err
+		return 0, err
 	}
-	free, err := c.h.poolFree(ctx)
-	if err != nil {
-		return err
+	if room, err = c.h.poolFree(ctx); err != nil {
+		return 0, err
 	}
-	if size > free {
-		return c.h.fail(providers.Exhausted, "PoolFull", fmt.Sprintf("the image has %d bytes, but storage pool %q has only %d free", size, c.h.spec.StoragePool, free))
+	if size > room {
+		return 0, c.poolFull(fmt.Sprintf("%d", size), room)
 	}
-	return nil
+	return room, nil
+}
+
+func (c *imageCache) poolFull(size string, room int64) error {
+	return c.h.fail(providers.Exhausted, "PoolFull", fmt.Sprintf("the image has %s bytes, but storage pool %q has only %d free", size, c.h.spec.StoragePool, room))
+}
+
+// bounded ends a stream of unknown size before it fills the pool, which would pause every guest that writes to it.
+type bounded struct {
+	io.Reader
+	left int64
+	full error
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, b.full
+	}
+	return n, err
 }
 
 // fill uploads and verifies. The pool's lock is not held while bytes flow.
-func (c *imageCache) fill(ctx context.Context, img providers.Image, stream *image.Stream) (base, error) {
-	h := c.h
-	doc, err := definition.RawVolume(h.p.cluster.Image(img.Checksum), max(stream.Size, 0))
+func (c *imageCache) fill(ctx context.Context, img providers.Image, stream *image.Stream, room int64) (base, error) {
+	doc, err := definition.RawVolume(c.h.p.cluster.Image(img.Checksum), max(stream.Size, 0))
 	if err != nil {
 		return base{}, err
 	}
-	vol, path, err := h.createVolume(ctx, doc)
+	vol, path, err := c.createLocked(ctx, doc)
 	if err != nil {
 		return base{}, err
 	}
-	if err := h.conn.Upload(ctx, vol, stream, stream.Size); err != nil {
+	limited := &bounded{Reader: stream, left: room, full: c.poolFull("more", room)}
+	if err := c.h.conn.Upload(ctx, vol, limited, stream.Size); err != nil {
+		if limited.left < 0 {
+			return base{}, limited.full
+		}
 		return base{}, fmt.Errorf("upload the image: %w", err)
 	}
 	if err := stream.Verify(); err != nil {
 		return base{}, err
 	}
 	return c.readBack(ctx, img, stream, path)
+}
+
+func (c *imageCache) createLocked(ctx context.Context, doc string) (libvirt.StorageVol, string, error) {
+	unlock, err := c.h.pool.lock(ctx, c.h.spec.StoragePool)
+	if err != nil {
+		return libvirt.StorageVol{}, "", err
+	}
+	defer unlock()
+	return c.h.createVolume(ctx, doc)
 }
 
 // readBack compares what libvirt has with what was sent. Libvirt reports success for an upload that ended early, and for one

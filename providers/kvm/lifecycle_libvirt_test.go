@@ -132,9 +132,12 @@ func TestForeignVolumeOfOurNameStays(t *testing.T) {
 	_, err = r.create(t)
 	require.ErrorIs(t, err, providers.Exists)
 	require.ErrorContains(t, err, name)
+	id := providers.NewProviderID(kvm.Name, r.host.Name, names(r.m).uuid)
+	require.ErrorIs(t, r.Delete(t.Context(), id), providers.Exists, "the deleted owner does not take it along either")
 	after, err := os.ReadFile(filepath.Join(r.host.PoolDir, name))
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
+	r.host.virsh(t, "vol-delete", name, "default")
 }
 
 func TestDisksAreWhatTheyShouldBe(t *testing.T) {
@@ -278,6 +281,56 @@ func TestImageBiggerThanThePool(t *testing.T) {
 	_, err := r.create(t)
 	require.ErrorIs(t, err, providers.Exhausted)
 	require.ErrorContains(t, err, "1125899906842624 bytes, but storage pool \"default\" has only")
+}
+
+func TestImageOfUnknownSizeStopsBeforeThePoolIsFull(t *testing.T) {
+	r := newRig(t)
+	// A pool of its own on a small file system.
+	dir := filepath.Join(r.host.PoolDir, "small")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	r.host.virsh(t, "pool-define-as", "small", "dir", "--target", "/var/lib/libvirt/images/small")
+	r.host.virsh(t, "pool-start", "small")
+	t.Cleanup(func() { r.host.virsh(t, "pool-destroy", "small"); r.host.virsh(t, "pool-undefine", "small") })
+	require.NoError(t, r.host.MountTmpfs(t.Context(), "/var/lib/libvirt/images/small", "8M"))
+	r.host.virsh(t, "pool-refresh", "small")
+	spec := hosts.specs()[0]
+	spec.StoragePool = "small"
+	require.NoError(t, r.SetHost(t.Context(), spec))
+	r.images.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush() // no Content-Length
+		_, _ = w.Write(r.images.disk[:512])
+		for range 64 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	})
+	r.m.Image.Checksum = sum([]byte("endless"))
+	_, err := r.create(t)
+	require.ErrorIs(t, err, providers.Exhausted)
+	require.ErrorContains(t, err, "the image has more bytes, but storage pool \"small\" has only")
+	assert.Empty(t, r.host.virsh(t, "vol-list", "small"), "nothing half made")
+}
+
+func TestPoolThatLibvirtForgotHoldsSomethingUnknown(t *testing.T) {
+	r := newRig(t)
+	st, err := r.create(t)
+	require.NoError(t, err)
+	d := names(r.m).domain
+	r.host.virsh(t, "destroy", d)
+	r.host.virsh(t, "undefine", d)
+	r.host.virsh(t, "pool-destroy", "default")
+	r.host.virsh(t, "pool-undefine", "default")
+	back := func() {
+		r.host.virsh(t, "pool-define-as", "default", "dir", "--target", "/var/lib/libvirt/images")
+		r.host.virsh(t, "pool-start", "default")
+	}
+	_, err = r.Get(t.Context(), st.ID)
+	gone := r.Delete(t.Context(), st.ID)
+	back()
+	require.ErrorIs(t, err, providers.Busy, "its disks may be there")
+	require.ErrorIs(t, gone, providers.Busy)
+	r.delete(t, st.ID)
 }
 
 func TestHostThatLacksSomething(t *testing.T) {

@@ -98,10 +98,7 @@ func (h *host) listDisks(ctx context.Context, tag providers.Tag, seen map[identi
 			continue
 		}
 		seen[m] = true
-		out = append(out, providers.Status{
-			ID: providerID(h.spec.Name, m), Tag: providers.Tag{ClusterID: string(h.p.cluster)}, Host: h.spec.Name,
-			State: providers.StateIncomplete, Reason: "DisksOnly", Message: "the host has the machine's disks but no domain", ObservedAt: h.p.opts.Now(),
-		})
+		out = append(out, h.disksOnly(m, providers.Tag{ClusterID: string(h.p.cluster)}))
 	}
 	return out, nil
 }

@@ -22,21 +22,38 @@ func (l *keyedLock[K]) lock(ctx context.Context, key K) (unlock func(), err erro
 		l.mu.Lock()
 		free, taken := l.held[key]
 		if !taken {
-			if l.held == nil {
-				l.held = map[K]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			l.held[key] = mine
-			l.mu.Unlock()
-			return func() { l.release(key, mine) }, nil
+			unlock = l.take(key)
 		}
 		l.mu.Unlock()
+		if !taken {
+			return unlock, nil
+		}
 		select {
 		case <-free:
 		case <-ctx.Done():
 			return nil, &providers.Error{Kind: providers.Unreachable, Reason: "Cancelled", Msg: "another operation on it is under way", Err: context.Cause(ctx)}
 		}
 	}
+}
+
+// tryLock takes the key's lock if nobody has it.
+func (l *keyedLock[K]) tryLock(key K) (unlock func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, taken := l.held[key]; taken {
+		return nil, false
+	}
+	return l.take(key), true
+}
+
+// take is called with mu held, for a key that is free.
+func (l *keyedLock[K]) take(key K) (unlock func()) {
+	if l.held == nil {
+		l.held = map[K]chan struct{}{}
+	}
+	mine := make(chan struct{})
+	l.held[key] = mine
+	return func() { l.release(key, mine) }
 }
 
 func (l *keyedLock[K]) release(key K, mine chan struct{}) {

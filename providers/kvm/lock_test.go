@@ -25,6 +25,12 @@ func TestKeyedLock(t *testing.T) {
 	_, err = l.lock(ended, "a")
 	require.ErrorIs(t, err, providers.Unreachable, "waiting ends with the caller's context")
 
+	_, free := l.tryLock("a")
+	assert.False(t, free)
+	third, free := l.tryLock("c")
+	assert.True(t, free)
+	third()
+
 	unlock()
 	again, err := l.lock(t.Context(), "a")
 	require.NoError(t, err)

@@ -17,6 +17,9 @@ const (
 	reasonForeignVolume = "ForeignVolume"
 )
 
+// reasonPoolNotFound: libvirt does not know the pool.
+const reasonPoolNotFound = "PoolNotFound"
+
 // owned is a domain of which UUID and metadata both say that it is ours.
 type owned struct {
 	dom   libvirt.Domain

@@ -28,9 +28,9 @@ type snapshot struct {
 	foreign int
 	images  int
 
-	storage, network     error
-	poolSize, poolFree   int64
-	storageAt, networkAt time.Time
+	storage, network   error
+	poolSize, poolFree int64
+	storageAt          time.Time
 }
 
 // pollLoop looks at the host at its interval and when somebody pokes.
@@ -124,7 +124,7 @@ func statOf(params []libvirt.TypedParam) domainState {
 // libvirt has no call that tells whether it exists: the start of a machine does.
 func (h *host) pollNetwork(ctx context.Context, next *snapshot) []lease {
 	if h.spec.Network.Name == "" {
-		next.network, next.networkAt = nil, h.p.opts.Now()
+		next.network = nil
 		return nil
 	}
 	rows, err := conn.Call(ctx, h.conn, "NetworkGetDhcpLeases", func(l *libvirt.Libvirt) ([]libvirt.NetworkDhcpLease, error) {
@@ -138,7 +138,7 @@ func (h *host) pollNetwork(ctx context.Context, next *snapshot) []lease {
 	if err != nil && providers.KindOf(err) == providers.Unreachable {
 		return nil
 	}
-	next.network, next.networkAt = h.networkProblem(err), h.p.opts.Now()
+	next.network = h.networkProblem(err)
 	var leases []lease
 	for _, r := range rows {
 		ip, perr := netip.ParseAddr(r.Ipaddr)
@@ -151,6 +151,12 @@ func (h *host) pollNetwork(ctx context.Context, next *snapshot) []lease {
 
 // pollStorage is one look at the pool: its state and size, and how many images it holds.
 func (h *host) pollStorage(ctx context.Context, next *snapshot) {
+	// Whoever changes the pool holds libvirt's own lock on it: the look would wait behind it and time out, for nothing.
+	unlock, free := h.pool.tryLock(h.spec.StoragePool)
+	if !free {
+		return
+	}
+	defer unlock()
 	type pool struct {
 		size, free uint64
 		vols       []libvirt.StorageVol

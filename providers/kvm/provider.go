@@ -59,6 +59,8 @@ type Provider struct {
 	mu     sync.Mutex
 	hosts  map[string]*host
 	closed bool
+	// closing holds hosts that were replaced and wind down.
+	closing sync.WaitGroup
 }
 
 var (
@@ -110,6 +112,7 @@ func (p *Provider) Close() {
 	for _, h := range hosts {
 		h.close()
 	}
+	p.closing.Wait()
 }
 
 // SetHost adds a host or replaces what is known of it.
@@ -130,7 +133,7 @@ func (p *Provider) SetHost(_ context.Context, spec providers.Host) error {
 	if old != nil {
 		h.inherit(old)
 		// In the background: closing waits for calls in flight, and the caller was promised not to wait for a host.
-		go old.close()
+		p.closing.Go(old.close)
 	}
 	p.hosts[spec.Name] = h
 	h.start() //nolint:contextcheck // the host's connection outlives this call

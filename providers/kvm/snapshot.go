@@ -39,9 +39,12 @@ func (h *host) apply(next snapshot, leases []lease) {
 	for m := range old.states {
 		if _, ok := next.states[m]; !ok {
 			changed = append(changed, m)
-			delete(h.guests, m)
 		}
 	}
+	maps.DeleteFunc(h.guests, func(m identity.Machine, g *guest) bool {
+		_, there := next.states[m]
+		return !there && g.since.Before(next.at)
+	})
 	first := old.at.IsZero()
 	hostChanged := first || text(old.storage) != text(next.storage) || text(old.network) != text(next.network)
 	h.snap = next
@@ -129,6 +132,13 @@ func (h *host) forget(m identity.Machine) {
 	// The map of a published snapshot may be read by a poll that copies it; replace, do not change.
 	h.snap.states = maps.Clone(h.snap.states)
 	delete(h.snap.states, m)
+}
+
+// forgetGuest drops what was known of an earlier machine of the same identity: its boot and addresses say nothing of the new one.
+func (h *host) forgetGuest(m identity.Machine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.guests, m)
 }
 
 func normalMAC(s string) string { return strings.ToLower(s) }

@@ -100,7 +100,7 @@ func TestCancelledCallLeavesTheConnection(t *testing.T) {
 		began := time.Now()
 		err := lookup(ctx, h)
 		assert.Equal(t, time.Second, time.Since(began))
-		requireReason(t, err, providers.Busy, ReasonCancelled)
+		requireReason(t, err, providers.Unreachable, ReasonCancelled)
 		require.ErrorIs(t, err, context.Canceled)
 
 		_, err = version(t.Context(), h)

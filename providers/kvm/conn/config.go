@@ -47,7 +47,8 @@ type Limits struct {
 	Call time.Duration
 	// SlowCall bounds the few procedures that do real work on the host (see slowProcedures). 60 s.
 	SlowCall time.Duration
-	// AgentCall bounds one guest-agent call. 5 s: libvirt itself waits that long for a silent agent.
+	// AgentCall bounds one guest-agent call. 8 s: libvirt itself waits 5 s for a silent agent, and must be the first to give up, since
+	// a call that expires here takes the connection with it, and the calls to healthy guests on it.
 	AgentCall time.Duration
 	// Ping is both the silence after which a ping is sent and the time that it may take. 5 s, as libvirt's own keepalive.
 	Ping time.Duration
@@ -86,7 +87,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Connect, 20*time.Second)
 	def(&l.Call, 10*time.Second)
 	def(&l.SlowCall, 60*time.Second)
-	def(&l.AgentCall, 5*time.Second)
+	def(&l.AgentCall, 8*time.Second)
 	def(&l.Ping, 5*time.Second)
 	def(&l.Progress, 60*time.Second)
 	def(&l.BackoffMin, 250*time.Millisecond)

@@ -14,7 +14,8 @@ import (
 	"github.com/proxyard/proxyard/providers"
 )
 
-// sshDialer opens the daemon's socket through sshd (direct-streamlocal). Nothing runs on the host and no file is read here.
+// sshDialer opens the daemon's socket through sshd (direct-streamlocal). No file is read here, and nothing
+// runs on the host but one grep, to tell a forbidden forwarding from a missing socket when opening it failed (explain).
 type sshDialer struct {
 	tcp    tcpDialer
 	hops   []hop // the jump host, if any, then the libvirt host

@@ -136,7 +136,7 @@ var outcomeTable = []outcomeRow{
 	{errSilent, providers.Unreachable, ReasonConnectionLost, "connection closed"},
 	{errBusy, providers.Busy, ReasonTooManyCalls, "all calls to this host are taken"},
 	{errClosed, providers.Unreachable, ReasonClosed, "the host was removed or its settings changed"},
-	{context.Canceled, providers.Busy, ReasonCancelled, "cancelled by the caller"},
+	{context.Canceled, providers.Unreachable, ReasonCancelled, "cancelled by the caller"},
 	{context.DeadlineExceeded, providers.Unreachable, ReasonDeadlineExceeded, "no answer in time, connection closed"},
 	{libvirt.ErrUnsupported, providers.Internal, ReasonUnsupported, "this libvirt is older than the call"},
 	{libvirt.ErrInterrupted, providers.Unreachable, ReasonConnectionLost, "connection lost"},

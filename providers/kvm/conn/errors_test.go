@@ -75,7 +75,7 @@ func TestClassifyOutcomes(t *testing.T) {
 		"interrupted": {"closed while waiting", libvirt.ErrInterrupted, providers.Unreachable, ReasonConnectionLost},
 		"EOF":         {"closed by the host", fmt.Errorf("%w: %w", libvirt.ErrInterrupted, io.EOF), providers.Unreachable, ReasonConnectionLost},
 		"expired":     {"the host", context.DeadlineExceeded, providers.Unreachable, ReasonDeadlineExceeded},
-		"cancelled":   {"the caller", context.Canceled, providers.Busy, ReasonCancelled},
+		"cancelled":   {"the caller", context.Canceled, providers.Unreachable, ReasonCancelled},
 		"unsupported": {"an old host", libvirt.ErrUnsupported, providers.Internal, ReasonUnsupported},
 		"wrong peer":  {"found by the guard", fmt.Errorf("%w: %w", libvirt.ErrInterrupted, errNotLibvirt), providers.Unreachable, ReasonNotLibvirt},
 		"unknown":     {"whatever it is", errTest, providers.Internal, ""},

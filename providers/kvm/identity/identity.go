@@ -79,6 +79,12 @@ func (c Cluster) Seed(m Machine) string { return c.Domain(m) + suffixSeed }
 // Console is the name of the volume that takes what the machine prints on its serial console.
 func (c Cluster) Console(m Machine) string { return c.Domain(m) + suffixConsole }
 
+// IsRoot reports whether the volume name is that of some machine's root disk.
+func (c Cluster) IsRoot(name string) bool {
+	_, ours := c.MachineOfName(name)
+	return ours && strings.HasSuffix(name, suffixRoot)
+}
+
 // Image is the name of the base volume for a checksum ("sha256:<hex>" or "sha512:<hex>"): 128 bits of the digest tell images
 // apart, and the algorithm is part of the name.
 func (c Cluster) Image(checksum string) string {
@@ -101,6 +107,9 @@ func (c Cluster) MachineOfName(name string) (Machine, bool) {
 	m, err := Parse(rest[:uuidLen])
 	return m, err == nil
 }
+
+// IsImage reports whether the volume name is that of a base image of this cluster, complete or not.
+func (c Cluster) IsImage(name string) bool { return strings.HasPrefix(name, c.prefix()+"img-") }
 
 // IsImageMark reports whether the volume name marks a complete base image of this cluster.
 func (c Cluster) IsImageMark(name string) bool {

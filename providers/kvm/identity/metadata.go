@@ -28,7 +28,7 @@ type Metadata struct {
 	Host string `xml:"host,attr"`
 	// Pool holds the machine's volumes, so that they are found even when the hypervisor names another pool later.
 	Pool string `xml:"pool,attr"`
-	// Digest of the intended machine. Domains are compared by it, never by XML text, which libvirt rewrites.
+	// Digest of the intended machine, recorded so that drift can be told by it; XML text never can, since libvirt rewrites it.
 	Digest string `xml:"digest,attr"`
 }
 
