@@ -55,7 +55,7 @@ func acquire(ctx context.Context, dir string, wait bool, log func(string, ...any
 			return nil, errors.Join(fmt.Errorf("lock the lab: %w", err), file.Close())
 		}
 		if !wait {
-			return nil, errors.Join(fmt.Errorf("%w: end it, or run `lab down`", held), file.Close())
+			return nil, errors.Join(fmt.Errorf("%w: end it, or run `make demo-down`", held), file.Close())
 		}
 		if !told {
 			log("waiting: %v (work folder here: %s)", held, dir)

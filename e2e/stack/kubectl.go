@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,7 +46,7 @@ func (p Proxy) Condition(kind string) (status, reason, message string) {
 
 // String is the one line that progress shows.
 func (p Proxy) String() string {
-	line := fmt.Sprintf("%s: %s", p.Metadata.Name, p.Status.Phase)
+	line := fmt.Sprintf("%s: %s", p.Metadata.Name, cmp.Or(p.Status.Phase, "created"))
 	if status, reason, _ := p.Condition("Ready"); status != "" {
 		line += " (" + reason + ")"
 	}

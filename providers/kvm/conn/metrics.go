@@ -28,18 +28,18 @@ func NewMetrics() *Metrics {
 	name := func(n string) string { return prometheus.BuildFQName("proxyard", "libvirt", n) }
 	return &Metrics{
 		hosts: map[string]int{},
-		up:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("connected"), Help: "1 while the host answers, else 0."}, []string{"host"}),
+		up:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("connected"), Help: "1 while the host answers, else 0."}, []string{"hypervisor"}),
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: name("connects_total"),
 			Help: "Attempts to open the main connection, by result: ok, or the reason of the failure.",
-		}, []string{"host", "result"}),
+		}, []string{"hypervisor", "result"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    name("rpc_duration_seconds"),
 			Help:    "Time of a procedure call, the wait for a slot included.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-		}, []string{"host", "procedure"}),
-		flying: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("calls_in_flight"), Help: "Calls that wait for the host, by connection."}, []string{"host", "connection"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name("errors_total"), Help: "Failed calls by kind of error."}, []string{"host", "kind"}),
+		}, []string{"hypervisor", "procedure"}),
+		flying: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name("calls_in_flight"), Help: "Calls that wait for the host, by connection."}, []string{"hypervisor", "connection"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name("errors_total"), Help: "Failed calls by kind of error."}, []string{"hypervisor", "kind"}),
 	}
 }
 
@@ -128,6 +128,6 @@ func (m *Metrics) release(host string) {
 	}
 	delete(m.hosts, host)
 	for _, v := range m.vecs() {
-		v.DeletePartialMatch(prometheus.Labels{"host": host})
+		v.DeletePartialMatch(prometheus.Labels{"hypervisor": host})
 	}
 }

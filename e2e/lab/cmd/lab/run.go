@@ -85,6 +85,13 @@ func start(ctx context.Context, l *lab.Lab) (outline, error) {
 
 // background starts another command of this program in a session of its own, shows its log until it is up, and leaves it there.
 func background(ctx context.Context, command, dir string, log func(string, ...any)) error {
+	held, err := lab.Running()
+	if err != nil {
+		return err
+	}
+	if held != nil {
+		return fmt.Errorf("process %d holds the lab of this machine; `make demo-down` ends it", held.PID)
+	}
 	if err := lab.InstallPackages(ctx, log); err != nil {
 		return err
 	}
@@ -129,7 +136,7 @@ func follow(ctx context.Context, cmd *exec.Cmd, name string) error {
 			}
 		case <-ended:
 			show(name, &shown)
-			return fmt.Errorf("the lab ended early: %w", err)
+			return fmt.Errorf("not up, for the reason above: %w", err)
 		case <-ctx.Done():
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			<-ended
