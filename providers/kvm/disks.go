@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path"
+	pathpkg "path"
 	"strings"
 
 	libvirt "github.com/digitalocean/go-libvirt"
@@ -84,7 +84,7 @@ func (h *host) checkOverlay(ctx context.Context, vol libvirt.StorageVol, base ba
 
 // isOverlay tells our root disks from what merely has the name of one: ours stand on a base image of ours.
 func (h *host) isOverlay(v definition.Volume) bool {
-	return v.Format == definition.FormatQCOW2 && h.p.cluster.IsImage(path.Base(v.BackingPath))
+	return v.Format == definition.FormatQCOW2 && h.p.cluster.IsImage(pathpkg.Base(v.BackingPath))
 }
 
 func (h *host) foreignVolume(vol libvirt.StorageVol) error {

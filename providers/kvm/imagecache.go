@@ -81,7 +81,8 @@ func (c *imageCache) join(m identity.Machine, img providers.Image) (running bool
 	case !job.waiting[m]:
 		return false, nil // it came after the failure, and has no part in it
 	}
-	if delete(job.waiting, m); len(job.waiting) == 0 {
+	delete(job.waiting, m)
+	if len(job.waiting) == 0 {
 		delete(c.jobs, img.Checksum)
 	}
 	if job.url != img.URL {
