@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/proxyard/proxyard/apis/v1alpha1"
@@ -25,6 +26,12 @@ func (r *Reconciler) identify(ctx context.Context, s *scope) steps.Result {
 	if !s.statusLost() {
 		return steps.Done()
 	}
+	if err := r.reread(ctx, s); err != nil {
+		return steps.Failed(err)
+	}
+	if !s.statusLost() {
+		return steps.Done()
+	}
 	found, result := r.find(ctx, s)
 	if result.Verdict != steps.VerdictDone || found == nil {
 		return result
@@ -36,6 +43,19 @@ func (r *Reconciler) identify(ctx context.Context, s *scope) steps.Result {
 		return steps.Failed(err)
 	}
 	return steps.Done()
+}
+
+// reread takes the object from the API server itself: a cache that is merely behind our own first write looks like a lost status.
+func (r *Reconciler) reread(ctx context.Context, s *scope) error {
+	live := &v1alpha1.Proxy{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(s.proxy), live); err != nil {
+		return fmt.Errorf("read the proxy again: %w", err)
+	}
+	if live.UID != s.proxy.UID {
+		return fmt.Errorf("the proxy was replaced by another of its name")
+	}
+	s.before, s.proxy, s.providerID = live.DeepCopy(), live, providers.ProviderID(live.Status.ProviderID)
+	return nil
 }
 
 // find looks for the Proxy's machine on every host, or on the one it was placed on. Not found is a nil machine beside Done;
