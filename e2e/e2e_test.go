@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,11 +23,14 @@ import (
 )
 
 const (
-	// bootTime is for two emulated guests that install squid at once: 4 minutes on two idle cores.
-	bootTime = 15 * time.Minute
+	// bootTime is for three emulated guests that install squid at once: 6 minutes on two idle cores.
+	bootTime = 20 * time.Minute
 	// deleteTime spans the grace for the guest and the polls around it.
 	deleteTime = 3 * time.Minute
 )
+
+// users of the samples that ask for one.
+var users = map[string]*url.Userinfo{"office": url.UserPassword("office", "change-me")}
 
 func start(t *testing.T) *stack.Stack {
 	t.Helper()
@@ -41,19 +45,22 @@ func start(t *testing.T) *stack.Stack {
 
 func TestProxiesServe(t *testing.T) {
 	s := start(t)
-	require.NoError(t, s.Apply(t.Context(), "hypervisor-kvm1.yaml", "hypervisor-kvm2.yaml", "proxy-shop.yaml", "proxy-news.yaml"))
+	require.NoError(t, s.Apply(t.Context(), "hypervisor-kvm1.yaml", "hypervisor-kvm2.yaml", "proxy-shop.yaml", "proxy-news.yaml", "rendered/proxy-office.yaml"))
 
 	assert.Equal(t, []string{"lease"}, awaitAddress(t, s, "shop"), "kvm1's network knows leases, long before the agent is installed")
-	require.Len(t, awaitReady(t, s), 2)
+	require.Len(t, awaitReady(t, s), 3)
 	proxies := awaitBooted(t, s)
 	for _, p := range proxies {
 		t.Run(p.Metadata.Name, func(t *testing.T) {
-			status, err := s.Request(t.Context(), p.Status.Endpoint)
+			status, err := s.Request(t.Context(), p.Status.Endpoint, users[p.Metadata.Name])
 			require.NoError(t, err)
 			assert.Equal(t, http.StatusNoContent, status, "a request through squid")
 			require.NotEmpty(t, p.Status.Addresses)
 		})
 	}
+	status, err := s.Request(t.Context(), byName(proxies, "office").Status.Endpoint, nil)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusProxyAuthRequired, status, "the rendered squid serves nobody without the password")
 	news := byName(proxies, "news")
 	assert.Equal(t, []string{"agent"}, sources(news), "a bridge knows none: the guest agent, added to the user's packages, told the address")
 	assert.True(t, strings.HasSuffix(news.Status.Endpoint, ":8888"), "spec.port: %s", news.Status.Endpoint)

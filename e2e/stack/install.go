@@ -136,10 +136,10 @@ func (s *Stack) Apply(ctx context.Context, names ...string) error {
 	return nil
 }
 
-func requestThrough(ctx context.Context, endpoint, target string) (int, error) {
+func requestThrough(ctx context.Context, proxy *url.URL, target string) (int, error) {
 	client := &http.Client{
 		Timeout:   20 * time.Second,
-		Transport: &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: endpoint}), DisableKeepAlives: true},
+		Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true},
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,7 +112,7 @@ func (s *Stack) startAPI(ctx context.Context) (err error) {
 	return err
 }
 
-// Request asks the lab's 204 server through a proxy and returns the HTTP status.
-func (s *Stack) Request(ctx context.Context, endpoint string) (int, error) {
-	return requestThrough(ctx, endpoint, lab.ProbeURL)
+// Request asks the lab's 204 server through a proxy, as a user if there is one, and returns the HTTP status.
+func (s *Stack) Request(ctx context.Context, endpoint string, user *url.Userinfo) (int, error) {
+	return requestThrough(ctx, &url.URL{Scheme: "http", Host: endpoint, User: user}, lab.ProbeURL)
 }

@@ -56,6 +56,11 @@ type file struct {
 	Content     string `yaml:"content"`
 }
 
+// restartIfStock restarts a squid that runs without our file: an image that has squid may have started it before its files were
+// written. One that was installed just now has it, and a restart would take it out of service right after it became ready. The
+// brackets keep pgrep from finding this command itself.
+const restartIfStock = "pgrep -f '[/]etc/squid/proxyard.conf' > /dev/null || systemctl restart squid"
+
 // CloudConfig renders the cloud-config. The same arguments give the same bytes: salt, of any length but zero, is what makes
 // the password's hash differ between machines (the Proxy's UID, for example). Errors name the field and never the password.
 func CloudConfig(c Config, salt []byte) ([]byte, error) {
@@ -75,8 +80,7 @@ func CloudConfig(c Config, salt []byte) ([]byte, error) {
 		},
 		PackageUpdate: true,
 		Packages:      []string{"squid"},
-		// An image that has squid may have started it before its files were written.
-		Runcmd: [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "enable", "squid"}, {"systemctl", "restart", "squid"}},
+		Runcmd:        [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "enable", "squid"}, {"sh", "-c", restartIfStock}},
 	}
 	if c.User != nil {
 		line, err := c.User.passwordLine(salt)

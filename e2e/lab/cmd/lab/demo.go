@@ -52,7 +52,7 @@ func serve(ctx context.Context, s *stack.Stack, log func(string, ...any)) error 
 	}
 	fmt.Printf("\n$ kubectl get hv,px -o wide\n%s\n", wide)
 	for _, p := range proxies {
-		status, err := s.Request(ctx, p.Status.Endpoint)
+		status, err := s.Request(ctx, p.Status.Endpoint, nil)
 		if err != nil {
 			return fmt.Errorf("request through %s: %w", p.Status.Endpoint, err)
 		}
