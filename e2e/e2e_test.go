@@ -77,7 +77,7 @@ func awaitReady(t *testing.T, s *stack.Stack) []stack.Proxy {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bootTime)
 	defer cancel()
-	proxies, err := s.AwaitReady(ctx)
+	proxies, err := s.AwaitReady(ctx, "shop", "news", "office")
 	if err != nil {
 		dumpManager(t, s)
 	}

@@ -85,7 +85,16 @@ func (p *process) await(ctx context.Context, timeout time.Duration, ready func()
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !ready() {
+	for {
+		// A stranger that answers in its place makes nothing ready.
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended early: %s", p.name, p.logTail())
+		default:
+		}
+		if ready() {
+			return nil
+		}
 		select {
 		case <-p.done:
 			return fmt.Errorf("%s ended early: %s", p.name, p.logTail())
@@ -94,7 +103,6 @@ func (p *process) await(ctx context.Context, timeout time.Duration, ready func()
 		case <-tick.C:
 		}
 	}
-	return nil
 }
 
 func (p *process) logTail() string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -69,31 +70,42 @@ func (s *Stack) Proxies(ctx context.Context) ([]Proxy, error) {
 	return list.Items, nil
 }
 
-// AwaitReady waits until all Proxies are Ready, with a line of progress at each change. What is missing is in the error.
-func (s *Stack) AwaitReady(ctx context.Context) ([]Proxy, error) {
+// AwaitReady waits until the named Proxies are Ready, with a line of progress at each change. What is missing is in the error.
+func (s *Stack) AwaitReady(ctx context.Context, names ...string) ([]Proxy, error) {
 	shown := map[string]string{}
 	for {
 		all, err := s.Proxies(ctx)
-		if err == nil {
-			ready := 0
-			for _, p := range all {
-				if line := p.String(); shown[p.Metadata.Name] != line {
-					shown[p.Metadata.Name] = line
-					s.log("  %s", line)
-				}
-				if status, _, _ := p.Condition("Ready"); status == "True" {
-					ready++
-				}
+		all = slices.DeleteFunc(all, func(p Proxy) bool { return !slices.Contains(names, p.Metadata.Name) })
+		ready := 0
+		for _, p := range all {
+			if line := p.String(); shown[p.Metadata.Name] != line {
+				shown[p.Metadata.Name] = line
+				s.log("  %s", line)
 			}
-			if ready > 0 && ready == len(all) {
-				return all, nil
+			if status, _, _ := p.Condition("Ready"); status == "True" {
+				ready++
 			}
+		}
+		if err == nil && ready == len(names) {
+			return all, nil
 		}
 		select {
 		case <-ctx.Done():
-			detail, _ := s.Kubectl(context.WithoutCancel(ctx), "", "get", "hv,px", "-o", "yaml")
-			return nil, fmt.Errorf("not Ready in time: %w\n%s", context.Cause(ctx), detail)
+			return nil, fmt.Errorf("not Ready: %w", errors.Join(context.Cause(ctx), err, s.why(ctx, all)))
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// why says what each Proxy waits for. Somebody who interrupts knows why, and gets nothing.
+func (s *Stack) why(ctx context.Context, all []Proxy) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	var out []error
+	for _, p := range all {
+		_, reason, message := p.Condition("Ready")
+		out = append(out, fmt.Errorf("%s: %s: %s; the console's end: %q", p.Metadata.Name, reason, message, p.Status.Boot.SerialTail))
+	}
+	return errors.Join(out...)
 }

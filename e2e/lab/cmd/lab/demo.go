@@ -40,9 +40,10 @@ func serve(ctx context.Context, s *stack.Stack, log func(string, ...any)) error 
 	if err := s.Apply(ctx, demoSamples...); err != nil {
 		return err
 	}
+	log("booting two guests, which install squid from their own cloud-configs; emulated ones take 4 to 8 minutes")
 	waiting, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("%s are over", demoTime))
 	defer cancel()
-	proxies, err := s.AwaitReady(waiting)
+	proxies, err := s.AwaitReady(waiting, "shop", "news")
 	if err != nil {
 		return err
 	}
