@@ -101,6 +101,13 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
+// Known reports whether an error carries a kind: whether a provider said it.
+func Known(err error) bool {
+	var e *Error
+	var k Kind
+	return errors.As(err, &e) || errors.As(err, &k)
+}
+
 // Retry says when a caller tries again.
 type Retry int
 

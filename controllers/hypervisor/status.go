@@ -39,10 +39,11 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) (ctrl.Result, error) 
 		return result, err
 	}
 	s.hv.Status = derive(s, metav1.NewTime(r.Now()))
-	r.emit(s.before, s.hv)
 	if err := patch.Status(ctx, r.Client, s.before, s.hv, s.before.Status, s.hv.Status); err != nil {
 		return ctrl.Result{}, err
 	}
+	// After the write: one that fails is tried again, and would tell everything twice.
+	r.emit(s.before, s.hv)
 	return result, nil
 }
 

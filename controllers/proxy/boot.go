@@ -62,7 +62,10 @@ func (r *Reconciler) askGuest(ctx context.Context, s *scope) time.Duration {
 	return mine.guestFor
 }
 
-// checkDeadline marks the boot overdue, fetches the console once for people to read, and returns when the deadline comes.
+// consoleEvery is the wait after a console that was empty or could not be read: each look refreshes the whole pool on the host.
+const consoleEvery = time.Minute
+
+// checkDeadline marks the boot overdue, fetches the console for people to read, and returns when the deadline comes.
 func (r *Reconciler) checkDeadline(ctx context.Context, s *scope) time.Duration {
 	end, running := s.bootEnds()
 	if !running || s.served() {
@@ -76,9 +79,11 @@ func (r *Reconciler) checkDeadline(ctx context.Context, s *scope) time.Duration 
 		return 0
 	}
 	console, ok := s.provider.(providers.ConsoleReader)
-	if !ok {
+	mine := r.memory.of(s.proxy.UID)
+	if !ok || r.Now().Sub(mine.consoleAt) < consoleEvery {
 		return 0
 	}
+	mine.consoleAt = r.Now()
 	tail, err := console.ConsoleTail(ctx, s.providerID, serialTailBytes)
 	if err != nil {
 		log.FromContext(ctx).Info("the console cannot be read", "providerID", s.providerID, "reason", providers.OutcomeOf(err).Reason)

@@ -35,6 +35,9 @@ const (
 	// recheckStalled is the wait after an error that only another spec can mend. It is not "never", since some causes go
 	// away outside of the spec: a foreign domain is removed, an image is published.
 	recheckStalled = 10 * time.Minute
+	// reconcileTimeout bounds all calls of one reconcile together: a host that answers each of them slowly must not keep the
+	// workers from the Proxies of the others.
+	reconcileTimeout = 45 * time.Second
 	// backoffFirst and backoffLongest bound the backoff of what a provider could not do.
 	backoffFirst   = time.Second
 	backoffLongest = 2 * time.Minute
@@ -115,7 +118,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := newScope(proxy)
-	defer func() { result, err = r.finish(ctx, s) }()
+	defer func(ctx context.Context) { result, err = r.finish(ctx, s) }(ctx)
+	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
 	switch {
 	case s.paused():
 	case s.deleting():

@@ -135,27 +135,38 @@ func (r *Reconciler) login(ctx context.Context, s *scope) (*login, steps.Result)
 	if access == nil || access.CredentialsRef == nil {
 		return nil, steps.Done()
 	}
-	name, result := r.secretKey(ctx, s, access.CredentialsRef.Name, v1alpha1.SecretKeyUsername)
+	// One read for both: a rotation between two would pair the old name with the new password for the life of the machine.
+	values, result := r.secretKeys(ctx, s, access.CredentialsRef.Name, v1alpha1.SecretKeyUsername, v1alpha1.SecretKeyPassword)
 	if result.Verdict != steps.VerdictDone {
 		return nil, result
 	}
-	password, result := r.secretKey(ctx, s, access.CredentialsRef.Name, v1alpha1.SecretKeyPassword)
-	if result.Verdict != steps.VerdictDone {
-		return nil, result
-	}
-	return &login{name: string(name), password: string(password)}, steps.Done()
+	return &login{name: string(values[0]), password: string(values[1])}, steps.Done()
 }
 
 func (r *Reconciler) secretKey(ctx context.Context, s *scope, name, key string) ([]byte, steps.Result) {
+	values, result := r.secretKeys(ctx, s, name, key)
+	if result.Verdict != steps.VerdictDone {
+		return nil, result
+	}
+	return values[0], result
+}
+
+// secretKeys reads keys of one Secret, all of them or none.
+func (r *Reconciler) secretKeys(ctx context.Context, s *scope, name string, keys ...string) ([][]byte, steps.Result) {
 	var secret corev1.Secret
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: s.proxy.Namespace, Name: name}, &secret)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, steps.Failed(fmt.Errorf("read secret %q: %w", name, err))
 	}
-	if data, ok := secret.Data[key]; ok && err == nil {
-		return data, steps.Done()
+	values := make([][]byte, 0, len(keys))
+	for _, key := range keys {
+		data, ok := secret.Data[key]
+		if !ok || err != nil {
+			return nil, missing(v1alpha1.ReasonSecretNotFound, "secret", s.proxy.Namespace, name, key, err)
+		}
+		values = append(values, data)
 	}
-	return nil, missing(v1alpha1.ReasonSecretNotFound, "secret", s.proxy.Namespace, name, key, err)
+	return values, steps.Done()
 }
 
 func (r *Reconciler) configMapKey(ctx context.Context, s *scope, name, key string) ([]byte, steps.Result) {

@@ -24,7 +24,7 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) steps.Outcome {
 	r.prober.Forget(s.key())
 	result := r.removeMachine(ctx, s)
 	if result.Verdict != steps.VerdictDone {
-		if !s.abandoned() {
+		if !s.abandoned() || !hopeless(result) {
 			return steps.Outcome{Step: stepFinalize, Result: result}
 		}
 		r.Recorder.Eventf(s.proxy, nil, corev1.EventTypeWarning, eventAbandoned, actionDelete,
@@ -35,9 +35,16 @@ func (r *Reconciler) finalize(ctx context.Context, s *scope) steps.Outcome {
 		return steps.Outcome{Step: stepFinalize, Result: steps.Failed(err)}
 	}
 	r.gate.Open(s.uid())
+	r.gate.Open(s.deleteKey())
 	r.reservations.release(s.proxy.UID)
 	r.memory.forget(s.proxy.UID)
 	return steps.Outcome{}
+}
+
+// hopeless: the annotation may give up on it. A delete that is under way is not, nor is a question that only the API server could
+// not answer: giving up on those would leave a machine on a host that is well.
+func hopeless(result steps.Result) bool {
+	return result.Verdict == steps.VerdictStalled || (result.Verdict == steps.VerdictFailed && providers.Known(result.Err))
 }
 
 // removeMachine is done when nothing of the machine is left, or nothing was ever made.

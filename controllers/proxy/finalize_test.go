@@ -121,6 +121,22 @@ func TestAbandonGivesUpLoudly(t *testing.T) {
 	assert.True(t, strings.HasPrefix(last, "Warning "+eventAbandoned), last)
 }
 
+func TestAbandonDoesNotLeakTheMachineOfAHostThatIsWell(t *testing.T) {
+	w := newWorld(t, shop(), hypervisor("kvm1"))
+	w.ready()
+	remove := w.provider.Faults().Inject(simulated.Rule{Op: simulated.OpDelete, Err: &providers.Error{Kind: providers.InProgress, Msg: "the guest shuts down"}})
+	w.update(func(p *v1alpha1.Proxy) { p.Annotations = map[string]string{v1alpha1.AnnotationAbandon: "true"} })
+	w.delete()
+	_, err := w.reconcile()
+	require.NoError(t, err)
+	assert.False(t, w.gone(), "the stop is under way")
+	remove()
+	_, err = w.reconcile()
+	require.NoError(t, err)
+	assert.True(t, w.gone())
+	assert.Empty(t, w.machines())
+}
+
 func TestDeleteWaitsForAGracefulStop(t *testing.T) {
 	w := newWorld(t, shop(), hypervisor("kvm1"))
 	w.ready()

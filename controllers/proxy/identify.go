@@ -78,7 +78,7 @@ func (r *Reconciler) find(ctx context.Context, s *scope) (*providers.Status, ste
 		silent = slices.DeleteFunc(silent, func(name string) bool { return name != at })
 	}
 	if len(silent) > 0 {
-		err := fmt.Errorf("its machine may be on a hypervisor that does not answer: %s", strings.Join(silent, ", "))
+		err := &providers.Error{Kind: providers.Unreachable, Msg: "its machine may be on a hypervisor that does not answer: " + strings.Join(silent, ", ")}
 		return nil, steps.Retry(v1alpha1.ReasonHostsUnanswered, err, pollHost)
 	}
 	return nil, steps.Done()

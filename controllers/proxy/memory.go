@@ -22,6 +22,8 @@ type remembered struct {
 	loginAt  time.Time
 	guestAt  time.Time
 	guestFor time.Duration
+	// consoleAt is when the console was last asked for.
+	consoleAt time.Time
 }
 
 func (m *memory) of(uid types.UID) *remembered {

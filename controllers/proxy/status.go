@@ -41,10 +41,11 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) (ctrl.Result, error) 
 		r.prober.Forget(s.key())
 	}
 	s.proxy.Status = derive(s, metav1.NewTime(r.Now()))
-	r.emit(s.before, s.proxy, s.outcome.Result)
 	if err := patch.Status(ctx, r.Client, s.before, s.proxy, s.before.Status, s.proxy.Status); err != nil {
 		return ctrl.Result{}, err
 	}
+	// After the write: one that fails is tried again, and would tell everything twice.
+	r.emit(s.before, s.proxy, s.outcome.Result)
 	return result, nil
 }
 
