@@ -19,12 +19,15 @@ const (
 )
 
 // HypervisorSpec says how to reach a libvirt host, where machines live on it and what it can carry.
+//
+// +kubebuilder:validation:XValidation:rule="self.storagePool == oldSelf.storagePool",message="storagePool is immutable, since the disks of the machines are there: declare another Hypervisor for another pool"
 type HypervisorSpec struct {
 	// URI of libvirt on the host: qemu+ssh://user@host:22/system, qemu+tls://host/system, qemu+tcp://host/system or
 	// qemu+unix:///system. The query "socket=/path" names the libvirt socket where it is not the default one.
 	// qemu+tcp is neither encrypted nor authenticated: whoever reaches the port is root on the host.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^qemu\\\\+(ssh|tls|tcp|unix)://')",message="uri must start with qemu+ssh://, qemu+tls://, qemu+tcp:// or qemu+unix://"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/@]*:[^/@]*@')",message="uri must not hold a password, which everybody who may read the Hypervisor would see: use a key in credentialsRef"
 	URI string `json:"uri"`
 
 	// CredentialsRef names a Secret in the operator's namespace. qemu+ssh reads the keys ssh-privatekey, known_hosts and,

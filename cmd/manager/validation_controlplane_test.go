@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -87,6 +88,7 @@ func TestAPIRefusesWhatCanNeverWork(t *testing.T) {
 		"provider that is no name":   {validProxy, fields{"provider": "KVM!"}, "spec.provider"},
 		"unknown firmware":           {validProxy, fields{"firmware": "OpenFirmware"}, "spec.firmware"},
 		"unknown scheme":             {validHypervisor, fields{"uri": "xen://host"}, "uri must start with qemu+ssh://"},
+		"password in the uri":        {validHypervisor, fields{"uri": "qemu+ssh://root:hunter2@host/system"}, "uri must not hold a password"},
 		"network and bridge":         {validHypervisor, fields{"network": fields{"name": "default", "bridge": "br0"}}, "set exactly one of network.name and network.bridge"},
 		"overcommit out of range":    {validHypervisor, fields{"overcommit": fields{"memory": 99}}, "spec.overcommit.memory"},
 	} {
@@ -132,6 +134,17 @@ func TestMachineIsImmutableAndHealthIsNot(t *testing.T) {
 			assert.Contains(t, err.Error(), c.message)
 		})
 	}
+}
+
+func TestPoolIsImmutableAndTheURIIsNot(t *testing.T) {
+	o := object(t, validHypervisor, nil)
+	o.SetName("pool")
+	require.NoError(t, shared.admin.Create(t.Context(), o))
+	t.Cleanup(func() { assert.NoError(t, shared.admin.Delete(context.WithoutCancel(t.Context()), o)) })
+	set(t, o, "uri", "qemu+ssh://root@[fe80::1]:2222/system")
+	require.NoError(t, shared.admin.Update(t.Context(), o))
+	set(t, o, "storagePool", "other")
+	require.ErrorContains(t, shared.admin.Update(t.Context(), o), "declare another Hypervisor for another pool")
 }
 
 func TestDefaults(t *testing.T) {
