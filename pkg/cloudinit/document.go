@@ -104,9 +104,13 @@ func isImplicitNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Value == "" && n.Style == 0 && n.Anchor == ""
 }
 
-// syntaxFault turns "yaml: line 3: did not find expected key" into an Error. The library's text does not quote the document.
+// syntaxFault turns "yaml: line 3: did not find expected key" into an Error. The library's text quotes the document in one case only,
+// an alias without anchor, which may be a password that begins with "*" and lacks its quotes.
 func (d *document) syntaxFault(err error) error {
 	line, msg := position(err)
+	if strings.HasPrefix(msg, "unknown anchor") {
+		return d.fault(line, "an alias (a word that begins with *) has no anchor before it: add the anchor, or quote the text if it is no alias")
+	}
 	if line > 0 {
 		for l := line; l <= min(line+1, len(d.starts)); l++ {
 			if text := d.line(l); bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t') {

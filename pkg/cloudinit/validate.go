@@ -30,7 +30,7 @@ func (c *checker) check(n *yaml.Node, depth int) error {
 	}
 	if n.Anchor != "" {
 		if line, ok := c.anchors[n.Anchor]; ok {
-			return c.fault(n.Line, "the anchor &%s exists already on line %d: rename one of them", n.Anchor, line)
+			return c.fault(n.Line, "an anchor (a word that begins with &) exists already on line %d: rename one of them, or quote the text if it is no anchor", line)
 		}
 		c.anchors[n.Anchor] = n.Line
 	}
@@ -88,7 +88,8 @@ func (c *checker) checkTag(n *yaml.Node) error {
 	}
 	switch {
 	case !known(tag):
-		return c.fault(n.Line, "the tag %s is unknown to cloud-init: remove the tag, or quote the text if it is no tag", tag)
+		// Not named: it may be a password that begins with "!" and lacks its quotes.
+		return c.fault(n.Line, "a tag (a word that begins with !) is unknown to cloud-init: remove the tag, or quote the text if it is no tag")
 	case !fits:
 		return c.fault(n.Line, "the tag %s does not fit its value: remove the tag", tag)
 	}

@@ -67,14 +67,14 @@ func validateClients(p netip.Prefix) error {
 	return nil
 }
 
-// validate follows basic_ncsa_auth: its file has a user a line, the name up to the colon, and comments. Messages never quote
-// the password.
+// validate follows basic_ncsa_auth: its file has a user a line, the name up to the colon, and comments. Messages quote
+// neither: both come from a Secret.
 func (u *User) validate() error {
 	switch {
 	case u == nil:
 		return nil
 	case u.Name == "" || strings.ContainsAny(u.Name, ":\r\n\t\x00") || strings.HasPrefix(u.Name, "#") || strings.TrimSpace(u.Name) != u.Name:
-		return fmt.Errorf("username %q: must not be empty, begin with # or a space, end with a space, or hold a colon, a tab or a line break", u.Name)
+		return errors.New("username: must not be empty, begin with # or a space, end with a space, or hold a colon, a tab or a line break")
 	case u.Password == "":
 		return errors.New("password: is empty: set one, or give no credentials at all")
 	case strings.ContainsAny(u.Password, "\r\n\x00"):
