@@ -87,6 +87,8 @@ func TestAPIRefusesWhatCanNeverWork(t *testing.T) {
 		"boot deadline too short":    {validProxy, fields{"bootDeadline": "1s"}, "bootDeadline must be between 1m and 24h"},
 		"provider that is no name":   {validProxy, fields{"provider": "KVM!"}, "spec.provider"},
 		"unknown firmware":           {validProxy, fields{"firmware": "OpenFirmware"}, "spec.firmware"},
+		"Secret's name is none":      {validProxy, fields{"userData": nil, "userDataFrom": fields{"secretKeyRef": fields{"name": "A B/../c", "key": "k"}}}, "spec.userDataFrom.secretKeyRef.name"},
+		"key is none":                {validProxy, fields{"userData": nil, "userDataFrom": fields{"secretKeyRef": fields{"name": "s", "key": "../x"}}}, "spec.userDataFrom.secretKeyRef.key"},
 		"unknown scheme":             {validHypervisor, fields{"uri": "xen://host"}, "uri must start with qemu+ssh://"},
 		"password in the uri":        {validHypervisor, fields{"uri": "qemu+ssh://root:hunter2@host/system"}, "uri must not hold a password"},
 		"network and bridge":         {validHypervisor, fields{"network": fields{"name": "default", "bridge": "br0"}}, "set exactly one of network.name and network.bridge"},

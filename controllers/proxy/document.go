@@ -39,6 +39,9 @@ func (r *Reconciler) prepare(ctx context.Context, s *scope) steps.Result {
 	if result.Verdict != steps.VerdictDone {
 		return result
 	}
+	if len(userData) == 0 {
+		return steps.Stalled(v1alpha1.ReasonUserDataInvalid, "userDataFrom names a key that is empty: fill it, or leave userDataFrom out and set access", pollReference)
+	}
 	docs, err := cloudinit.Prepare(cloudinit.Documents{
 		UserData: userData, VendorData: bytesOf(spec.VendorData), NetworkConfig: bytesOf(spec.NetworkConfig),
 	}, cloudinit.AgentMode(spec.GuestAgent))

@@ -1,12 +1,16 @@
 package proxy
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/proxyard/proxyard/apis/v1alpha1"
@@ -163,4 +167,40 @@ func TestDeleteOfAForeignMachineTouchesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, recheckStalled, result.RequeueAfter)
 	assert.Equal(t, "ForeignObject", conditionOf(t, w.get(), v1alpha1.ConditionReady).Reason)
+}
+
+// failing is an API server that cannot be read.
+type failing struct{ client.Reader }
+
+func (failing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("the server is too busy")
+}
+
+func TestFirstReconcileThatFailsIsNoLostStatus(t *testing.T) {
+	w := newWorld(t, shop(func(p *v1alpha1.Proxy) {
+		p.Spec.UserData = nil
+		p.Spec.UserDataFrom = &v1alpha1.UserDataSource{SecretKeyRef: &v1alpha1.KeyRef{Name: "config", Key: "user-data"}}
+	}), hypervisor("kvm1"))
+	w.provider.Faults().HostDown("kvm1", true)
+	reader := w.r.Reader
+	w.r.Reader = failing{reader}
+	_, err := w.reconcile()
+	require.ErrorContains(t, err, "too busy")
+	w.r.Reader = reader
+	c := conditionOf(t, w.get(), v1alpha1.ConditionScheduled)
+	assert.Contains(t, c.Message, "too busy", "the cause shows")
+
+	w.delete()
+	_, err = w.reconcile()
+	require.NoError(t, err)
+	assert.True(t, w.gone(), "nothing was made, so no host need answer")
+}
+
+func TestEmptyUserDataFromASecretIsRefused(t *testing.T) {
+	w := newWorld(t, shop(func(p *v1alpha1.Proxy) {
+		p.Spec.UserData = nil
+		p.Spec.UserDataFrom = &v1alpha1.UserDataSource{SecretKeyRef: &v1alpha1.KeyRef{Name: "config", Key: "user-data"}}
+	}), hypervisor("kvm1"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "config"}, Data: map[string][]byte{"user-data": {}}})
+	c := conditionOf(t, w.mustReconcile(), v1alpha1.ConditionScheduled)
+	assert.Equal(t, v1alpha1.ReasonUserDataInvalid, c.Reason)
 }

@@ -33,8 +33,10 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) (ctrl.Result, error) 
 	if step := s.outcome.Step; step != "" {
 		logger.V(1).Info("not done", "step", step, "reason", s.outcome.Result.Reason, "message", s.outcome.Result.Message)
 	}
-	if s.gone() || err != nil {
-		// Gone: there is nothing to write to. An error: this generation was not handled, and the status stays true of the last.
+	if s.gone() || (err != nil && !s.fresh) {
+		// Gone: there is nothing to write to. An error: this generation was not handled, and the status stays true of the last. The
+		// very first one is written all the same: without any, the Proxy would look like one whose status got lost, and wait for
+		// every host before it may go.
 		return result, err
 	}
 	if s.probe == nil && !s.paused() {
@@ -46,7 +48,7 @@ func (r *Reconciler) finish(ctx context.Context, s *scope) (ctrl.Result, error) 
 	}
 	// After the write: one that fails is tried again, and would tell everything twice.
 	r.emit(s.before, s.proxy, s.outcome.Result)
-	return result, nil
+	return result, err
 }
 
 // gone: the finalizer is away, and with it the object or soon so.

@@ -19,7 +19,7 @@ type Config struct {
 	Hostname string
 	// Port is the TCP port for clients.
 	Port int
-	// AllowedClients are the networks that are served: at least one, none wider than /8 (IPv4) or /16 (IPv6).
+	// AllowedClients are the networks that are served: at least one, none wider than /8 (IPv4 and, within fc00::/7, IPv6) or /16 (IPv6).
 	AllowedClients []netip.Prefix
 	// User must be named by clients; nil means that no password is asked for.
 	User *User
@@ -33,6 +33,8 @@ type Config struct {
 const (
 	minBitsIPv4 = 8
 	minBitsIPv6 = 16
+	// minBitsPrivate is the same within the private networks of RFC 1918 and RFC 4193.
+	minBitsPrivate = 8
 )
 
 func (c Config) validate() error {
@@ -59,6 +61,7 @@ func validateClients(p netip.Prefix) error {
 		return errors.New("allowedClients: an entry is not a network: write it like 10.0.0.0/8")
 	case p.Addr().Is4In6():
 		return fmt.Errorf("allowedClients %q: write an IPv4 network as such", p)
+	case p.Addr().IsPrivate() && p.Bits() >= minBitsPrivate: // fd00::/8 is one organisation's own, as 10.0.0.0/8 is
 	case p.Addr().Is4() && p.Bits() < minBitsIPv4, p.Addr().Is6() && p.Bits() < minBitsIPv6:
 		return fmt.Errorf("allowedClients %q: wider than /%d for IPv4 or /%d for IPv6 would make an open proxy: name the networks of your clients", p, minBitsIPv4, minBitsIPv6)
 	case p.Addr().Zone() != "":

@@ -93,6 +93,7 @@ func TestCloudConfigRefuses(t *testing.T) {
 	}{
 		"no clients":           {clients(), "allowedClients", "no list must never mean everybody"},
 		"all of IPv4":          {clients("10.0.0.0/8", "0.0.0.0/0"), "allowedClients", "an open proxy"},
+		"too much private":     {clients("fc00::/7"), "allowedClients", "wider than one organisation's own"},
 		"all of IPv6":          {clients("::/0"), "allowedClients", "an open proxy"},
 		"half of IPv4":         {clients("0.0.0.0/1", "128.0.0.0/1"), "allowedClients", "an open proxy in two parts"},
 		"IPv4 as IPv6":         {clients("::ffff:0.0.0.0/96"), "allowedClients", "squid reads it as all of IPv4"},
@@ -125,4 +126,12 @@ func TestCloudConfigRefuses(t *testing.T) {
 	}
 	_, err := squidconf.CloudConfig(full(), nil)
 	require.ErrorContains(t, err, "salt", "without one, equal passwords have equal hashes")
+}
+
+func TestPrivateNetworksMayBeWide(t *testing.T) {
+	c := plain()
+	c.AllowedClients = []netip.Prefix{netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("10.0.0.0/8")}
+	out, err := squidconf.CloudConfig(c, []byte("salt of at least 16 bytes"))
+	require.NoError(t, err)
+	require.Contains(t, string(out), "fd00::/8", "the API's own example")
 }
