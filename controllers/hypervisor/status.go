@@ -126,7 +126,7 @@ func storageReady(s *scope) metav1.Condition {
 func networkReady(s *scope) metav1.Condition {
 	what := "network " + s.hv.Spec.Network.Name + " is active"
 	if bridge := s.hv.Spec.Network.Bridge; bridge != "" {
-		what = "bridge " + bridge + " exists"
+		what = "bridge " + bridge + " is taken as given: libvirt cannot tell, and the first machine shows"
 	}
 	return part(s, v1alpha1.ConditionNetworkReady, what, func(o *providers.HostStatus) error { return o.Network })
 }
