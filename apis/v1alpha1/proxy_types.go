@@ -153,7 +153,7 @@ type UserDataSource struct {
 type KeyRef struct {
 	// Name of the object.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]+([-.]+[a-z0-9]+)*$`
 	Name string `json:"name"`
 	// Key in its data.
 	// +kubebuilder:validation:MaxLength=253
